@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
+from syncless.http import requestslots
 from syncless.http.acceptor import close_connections, tell_streams
 from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.application import Application
@@ -86,6 +87,7 @@ class Server:
         native: Mapping[str, Any] | None = None,
         native_threads: int = 0,
         standby_threads: int = 0,
+        request_slots: str = requestslots.KEEP,
         **overrides: Unpack[LimitOptions],
     ):
         self.application = self.adapt(application)
@@ -130,6 +132,9 @@ class Server:
         self.handler_threads: HandlerThreads = (
             self.threads_of(native, native_threads, self.limits) if native else NoHandlerThreads()
         )
+        if request_slots not in requestslots.CHOICES:
+            raise ValueError(f"request_slots must be 'keep' or 'fresh', not {request_slots!r}")
+        self.request_slots = request_slots
         self.standby_threads = standby_threads
         if standby_threads:
             standby = import_module("syncless.http.standby")
@@ -191,6 +196,7 @@ class Server:
             opened = self.sockets.open()
             if bound is not None:
                 bound()
+            requestslots.begin(self.request_slots)
             self.begin_application()
             for sock, tls in opened:
                 listener = self._listener(sock, tls)
@@ -351,6 +357,7 @@ class Server:
             self._wait_closed(seconds, False)
             self._wait_closed(2.0, True)
             self.end_application(0.0 if self._hurried else seconds)
+            requestslots.end()
         finally:
             self.handler_threads.close()
             for listener in self._stopping:

@@ -371,6 +371,7 @@ cdef class WSGIExchange(Exchange):
     def __init__(self, Listener listener not None, call):
         Exchange.__init__(self, listener, EnvironRequest())
         self.call = call
+        self.locals.takes_slot = True
         self.renew_input()
         self.renew_start()
 
