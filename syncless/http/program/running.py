@@ -66,7 +66,7 @@ def run(
     with _obeying(server, [asked, skip, hurry] if delay else [asked, hurry], manager, worker):
         try:
             server.start(bound)
-            with _beside(manager):
+            with _beside(manager, worker):
                 if started is not None:
                     started()
                 if not quiet:
@@ -102,9 +102,9 @@ def _stop(server: Serving, stopping: Callable[[], None] | None) -> None:
 
 
 @contextmanager
-def _beside(manager: ServiceManager) -> Iterator[None]:
+def _beside(manager: ServiceManager, worker: bool) -> Iterator[None]:
     """Runs beside the server: the console, if it is asked for, and the service manager's watchdog."""
-    console = listen_if_asked()
+    console = listen_if_asked(worker)
 
     def beat() -> None:
         while True:
