@@ -10,6 +10,7 @@ from typing import Any
 from syncless.http.errorlog import configure
 from syncless.http.notices import open_missing
 from syncless.http.program.blocking import Patch, StallWarning, warn_of_blocking_modules
+from syncless.http.program.firstprocess import begin_in_child
 from syncless.http.program.hooks import Hook, Hooks
 from syncless.http.program.loading import enter, refuse_while_importing
 from syncless.http.program.master import Master
@@ -46,6 +47,7 @@ def serve_until_stopped(
     """Carries out `serve` with the Server of one kind of application. ``options``: more arguments for it."""
     refuse_while_importing()
     open_missing()
+    begin_in_child()
     folder = None if chdir is None else os.path.abspath(chdir)
     if folder is not None:
         enter(folder)
