@@ -108,7 +108,7 @@ class Worker(base.Worker):
         pulse.name = "heartbeat for gunicorn"
         self._server = make_server(self)
         try:
-            console = listen_if_asked()  # before the first request, which may want to see it
+            console = listen_if_asked(worker=True)  # before the first request, which may want to see it
             self._server.start()
             while self.alive:
                 self._told.wait()
