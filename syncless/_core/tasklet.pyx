@@ -24,7 +24,7 @@ from syncless._core.cpython.threadlocal cimport end_locals, start_locals
 from syncless._core.current cimport wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport DONE, NEW, RUNNING, BaseTasklet, Scheduler, next_pending, take_back
-from syncless._core.threadloop cimport end_process, get_loop, loop_of
+from syncless._core.threadloop cimport end_process, get_loop, loop_of, peek_loop
 from syncless._core.wait.waitqueue cimport wake_all
 
 from syncless._core.exits import TaskletExit, TaskletKilled
@@ -350,7 +350,9 @@ cdef class Tasklet(BaseTasklet):
     def frame(self):
         """Its current frame; None if it has not started or has ended."""
         if self.state == RUNNING:
-            return sys._getframe() if get_loop().current is self else None
+            if self.loop is peek_loop():
+                return sys._getframe() if self.loop.current is self else None
+            return sys._current_frames().get((<Loop> self.loop).thread_id)
         return (<object> <PyObject*> self.carrier).gr_frame if self.carrier != NULL else None
 
     def __repr__(self):

@@ -1,11 +1,10 @@
 """The exchanges in which an ASGI application answers. See exchange.pyx."""
 
 from syncless._core.loop cimport Loop
+from syncless.asgi.firststep cimport FirstStep
 from syncless.asgi.operations cimport BodyMessages, Conversation
 from syncless.asyncio.dispatcher cimport Dispatcher
 from syncless.http.request cimport Request
-
-cdef object begin_task(Dispatcher dispatcher, object coroutine)
 
 
 cdef enum Stage:            # of the response, as the application tells of it
@@ -23,8 +22,10 @@ cdef class ASGIExchange(Conversation):
     cdef object call                # the application
     cdef object tasks               # Tasks: those that go on after their response
     cdef Dispatcher dispatcher              # of the asyncio loop
+    cdef FirstStep first_step
     cdef BodyMessages messages      # receive() of the request body
     cdef dict scope
+    cdef object kept                # KeptScope of the scope, or None
     cdef object receive             # given to the application; knows the request while it lasts
     cdef object send                # the same
     cdef readonly object task       # the application's

@@ -1,13 +1,10 @@
 """ASGIExchange: the exchange in which an ASGI application answers.
 
 Calls the application with its scope as a task of the thread's asyncio loop, and makes the task's first step
-at once. An application that answers in it costs no turn of the loop. Else the request waits, and
-the loop makes the further steps, until the response is complete. The request does not wait for the rest of
-the task (tasks.py). receive() and send() wait by futures, so their cancellation is asyncio's; a wait for the
-client is that of a tasklet (call_in_tasklet).
-
-asyncio makes a task's first step in the loop's next round. A request's coroutine mostly ends in it, so it is
-made in the tasklet of the request: no turn of the loop, and no other callback, comes between.
+at once (firststep.pyx). An application that answers in it costs no turn of the loop. Else the request waits,
+and the loop makes the further steps, until the response is complete. The request does not wait for the rest
+of the task (tasks.py). receive() and send() wait by futures, so their cancellation is asyncio's; a wait for
+the client is that of a tasklet (call_in_tasklet).
 
 On a WebSocket (WebSocketExchange) the request's own tasklet reads meanwhile: it takes messages off the
 connection before they are asked for, up to a bound, and wakes the receive() that waits for one. So a message
@@ -17,23 +14,19 @@ when the client is slow, send() waits.
 exchange.pyx decides what becomes of the request when the application fails.
 """
 
-from asyncio import Task, current_task
+from asyncio import current_task
 from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.contextvars cimport PyContext_Enter, PyContext_Exit
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF
 
 from syncless._core.clock cimport NEVER
-from syncless._core.cpython.compat cimport raised
-from syncless._core.cpython.threadlocal cimport keep_locals, locals_used
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport PARKED, RUNNING, BaseTasklet
 from syncless._core.threadloop cimport get_loop
+from syncless.asgi.firststep cimport FirstStep
 from syncless.asgi.operations cimport BodyMessages, Conversation, Receive, Send
 from syncless.asyncio.callbacks cimport Callbacks
-from syncless.asyncio.dispatcher cimport Dispatcher, Handle, Runner, keep_for
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.request cimport (
@@ -55,64 +48,6 @@ from syncless.http.filepart import blocks
 from syncless.http.notices import visible
 from syncless.http.websocket import STOPS, WebSocket, WebSocketClosed
 from syncless.tools.runningloop import swap_current_task
-
-cdef extern from "Python.h":
-    PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
-
-cdef object new_task = Task
-# Stands for a runner while a task is made: no other one is called for its first step.
-cdef Runner nobody = Runner.__new__(Runner)
-
-
-cdef object begin_task(Dispatcher dispatcher, object coroutine):
-    """The coroutine as a task of the loop, whose first step has been made. The caller has made asyncio's
-    notes (Dispatcher.enter).
-
-    A task factory of the program decides itself when it makes the first step. A loop that is to tell which
-    steps wait, or to wait with them, makes all steps itself.
-    """
-    cdef Handle first = dispatcher.first, last = dispatcher.last, step, later, following
-    cdef Runner runner = dispatcher.runner
-    cdef Py_ssize_t count = dispatcher.count
-    cdef PyObject* returned
-    if dispatcher.task_factory is not None or dispatcher.warns or dispatcher.blocks or dispatcher.debug:
-        return with_locals(dispatcher.loop.create_task(coroutine))
-    dispatcher.first = dispatcher.last = None
-    dispatcher.count = 0
-    dispatcher.runner = nobody
-    try:
-        task = new_task(coroutine, loop=dispatcher.loop)
-    finally:
-        step = dispatcher.first
-        dispatcher.first = first
-        dispatcher.last = last
-        dispatcher.count = count
-        dispatcher.runner = runner
-    later = step.after
-    step.after = None
-    while later is not None:                        # callbacks that finalisers have added meanwhile
-        following = later.after
-        later.after = None
-        dispatcher.append(later)
-        later = following
-    context = step.context
-    PyContext_Enter(context)
-    returned = PyObject_Call(<PyObject*> step.callback, <PyObject*> step.args, NULL)
-    if returned == NULL:
-        raised()                                    # the task keeps it
-    else:
-        Py_DECREF(<object> returned)
-    PyContext_Exit(context)
-    return with_locals(task)
-
-
-cdef object with_locals(object task):
-    """A task that is not done takes the values in threading.local along from the tasklet of its first
-    step."""
-    if get_loop().current.locals.own and locals_used() and not task.done():
-        keep_for(task, keep_locals())
-    return task
-
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -218,6 +153,7 @@ cdef class ASGIExchange(Conversation):
         self.call = call
         self.tasks = tasks
         self.dispatcher = loop.dispatcher
+        self.first_step = FirstStep(loop.dispatcher)
         self.messages = BodyMessages(self.new_body(), self.peer, listener.buffers, loop.dispatcher.loop)
         self.renew()
 
@@ -258,11 +194,11 @@ cdef class ASGIExchange(Conversation):
         self.dispatcher.enter(None)
         self.switch_hook = self
         try:
-            self.task = begin_task(self.dispatcher, self.call(self.scope, self.receive, self.send))
+            self.task = self.first_step.begin(self.call(self.scope, self.receive, self.send))
         finally:
             self.switch_hook = None
             self.dispatcher.leave()
-        if not self.task.done():
+        if self.task is not None and not self.task.done():
             if self.listener.loop.orphan is self:
                 raise RuntimeError("the child of a fork cannot await: its asyncio loop runs in the parent")
             try:
@@ -271,15 +207,17 @@ cdef class ASGIExchange(Conversation):
                 self.leave_task()
             waited = True
         task, self.task = self.task, None
-        if task.done():
+        if task is not None:
+            if not task.done():
+                return 0
             try:
                 task.result()
             except KeyboardInterrupt as error:
                 if waited and is_interrupt(error):  # the loop has given it to the main tasklet
                     raise TaskletExit from None
                 raise
-            if not self.response.complete:
-                self.fail_unfinished()
+        if not self.response.complete:
+            self.fail_unfinished()
         return 0
 
     def __call__(self, leaving):

@@ -16,13 +16,12 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from socket import socket
-from types import FrameType
 from typing import Any
 
 from syncless._core.calls.threads import start_thread
 from syncless._core.current import sleep, wait_readable
 from syncless._core.loop import Loop
-from syncless._core.tasklet import spawn
+from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Event
@@ -31,6 +30,7 @@ from syncless.http.application import Application
 from syncless.http.counters import Counters
 from syncless.http.handlerthreads import AcceptControl
 from syncless.http.listener import Listener, Quota
+from syncless.tools.blockers import Stall, stall_of
 
 MOST = 15
 """Threads that may stand by: the Watch has room for 16 in all."""
@@ -50,7 +50,7 @@ class Side:
     def __init__(self, number: int):
         self.number = number
         self.loop: Loop | None = None
-        self.thread = 0
+        self.thread = self.native_id = 0
         self.listeners: list[Listener] = []
         self.acceptors: list[Acceptor] = []
         self.ended = False
@@ -58,6 +58,19 @@ class Side:
         self._ours, self._theirs = os.pipe()
         os.set_blocking(self._ours, False)
         os.set_blocking(self._theirs, False)
+
+    def begin(self) -> None:
+        """In its thread."""
+        self.thread, self.native_id = _thread.get_ident(), _thread.get_native_id()
+
+    def place(self) -> str:
+        """The line of Python that it is in."""
+        frame = sys._current_frames().get(self.thread)
+        return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+    def stall(self, seconds: float) -> Stall | None:
+        """What holds it, as the watchdog says it."""
+        return stall_of(self.thread, self.native_id, seconds)
 
     @property
     def line(self) -> int:
@@ -141,11 +154,12 @@ class StandBy:
             self._coming_home = False
             self._told: set[str] = set()
             self._watch = Watch(self.held)
+            self._listening: Tasklet[None] | None = None
             self._over = Event()
             """Nobody looks any more."""
             self._over.set()
+            home.begin()
             home.loop = current_loop()
-            home.thread = _thread.get_ident()
         return application
 
     def control(self, server: Any, listener: Listener, sock: socket, tls: bool) -> AcceptControl:
@@ -175,12 +189,12 @@ class StandBy:
             self._watch.add(side.loop, side.listeners, side.line)
         self._over.clear()
         start_thread(self._look_on)
-        listening = spawn(home.listen, self._look, self._failed)
-        listening.name = "connections of threads that are held"
+        self._listening = spawn(home.listen, self._look, self._failed)
+        self._listening.name = "connections of threads that are held"
 
     def _serve(self, side: Side, started: Event) -> None:
         """In the thread."""
-        side.thread = _thread.get_ident()
+        side.begin()
         loop = current_loop()
         try:
             for (sock, tls), first in zip(self._sockets, self._sides[0].listeners, strict=True):
@@ -242,11 +256,13 @@ class StandBy:
             waited += pause
             pause = min(pause * 2, 0.05)
         self._over.wait()
+        if self._listening is not None:
+            self._listening.join()
         for side in self._others():
             if side.loop is not None:
-                self._server.logs.errors.warning(
-                    f"a thread that stands by has not ended: it is in {self._place(side)}"
-                )
+                stall = side.stall(side.loop.held_for())
+                where = stall.blocker if stall is not None else "unknown code"
+                self._server.logs.errors.warning(f"a thread that stands by has not ended: it is in {where}")
         for side in self._sides:
             if side.loop is None or side.number == 0:
                 side.close()
@@ -309,22 +325,17 @@ class StandBy:
                 offer(listener)
 
     def _tell(self, side: Side, seconds: float) -> None:
-        place = self._place(side)
-        if place not in self._told and len(self._told) < PLACES:
+        place = side.place()
+        if place in self._told or len(self._told) == PLACES:
+            return
+        stall = side.stall(seconds)
+        assert side.loop is not None
+        if stall is not None and side.loop.held_for() >= seconds:  # it is in that still
             self._told.add(place)
             self._server.logs.errors.warning(
-                f"a thread was held for {seconds * 1000:.0f} ms by {place}; another one serves in its place. "
-                "If it computes, use run_in_thread() or more workers. This is told once for each place"
+                f"a thread was held for {seconds * 1000:.0f} ms by {stall.blocker}; another one serves in "
+                f"its place. Cure: {stall.cure}. This is told once for each place"
             )
-
-    @staticmethod
-    def _place(side: Side) -> str:
-        """The innermost line that it runs."""
-        frame: FrameType | None = sys._current_frames().get(side.thread)
-        if frame is None:
-            return "unknown code"
-        code = frame.f_code
-        return f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
 
     # -- in all threads --------------------------------------------------------------------------------------
 
@@ -405,14 +416,20 @@ class StandBy:
     def count(self, counters: Counters) -> None: ...
 
     def stuck(self, seconds: float) -> list[tuple[float, str]]:
-        return []
+        """The server's own thread is watched like any server's."""
+        found = []
+        for side in self._others():
+            held = 0.0 if side.loop is None else side.loop.held_for()
+            if held >= seconds and (stall := side.stall(held)) is not None:
+                found.append((held, stall.text))
+        return found
 
     def in_flight(self) -> list[dict[str, Any]]:
         return []
 
-    def loops(self) -> list[tuple[Loop, int]]:
-        """Those of the other threads, whose numbers are the interpreter's."""
-        return [(side.loop, side.thread) for side in self._others() if side.loop is not None]
+    def loops(self) -> list[Loop]:
+        """Those of the other threads."""
+        return [side.loop for side in self._others() if side.loop is not None]
 
 
 class StandByControl:

@@ -207,7 +207,7 @@ class NativeHandlers:
             self._request(index, seconds, route) for index, seconds, route in at_work if route is not None
         ]
 
-    def loops(self) -> list[tuple[Loop, int]]:
+    def loops(self) -> list[Loop]:
         """None: the threads have no tasklets."""
         return []
 

@@ -150,6 +150,8 @@ def exchange(pieces, calls=-1):
             for piece in pieces:
                 client.send(piece)
         answers = [client.response() for _ in range(b"".join(pieces).count(b" HTTP/1.1"))]
+    for answer in filter(None, answers):
+        answer[1].pop("date", None)
     left = failing.calls_left()
     failing.fail_after(*here, ctypes.c_long(-1))
     assert eventually(lambda: not any(server.census().values()))
