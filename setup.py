@@ -26,6 +26,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.modified import newer_group
 
+if sys.version_info < (3, 10):  # noqa: UP036  pip runs this file before it knows what the package requires
+    sys.exit(f"syncless needs Python 3.10 or newer, and this is {sys.version.split()[0]}")
+
 # the rules of HTTP/1.1, without Python
 WIRE = [f"syncless/http/wire/{name}.c" for name in ("names", "head", "host", "body", "reply")]
 

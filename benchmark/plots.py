@@ -1,8 +1,9 @@
-"""Bar charts of the results, as SVG: the least, the median and the most of the rounds; of some experiments
-the distribution of the latencies. Drawn with matplotlib, where that is installed."""
+"""Bar charts of the results, as SVG for light and dark pages: the least, the median and the most of the
+rounds; of some experiments the distribution of the latencies. Drawn with matplotlib, where that is installed."""
 
 from __future__ import annotations
 
+import io
 import json
 import statistics
 from typing import Any
@@ -10,6 +11,14 @@ from typing import Any
 from benchmark.report import PLOTS, RESULTS
 
 OURS, OTHERS = "#c2410c", "#64748b"
+DARK = """ <style>
+@media (prefers-color-scheme: dark) {
+#figure_1 [id^=text_] { fill: #e2e8f0 }
+#figure_1 [style*="#000000"], #figure_1 [style*="#1e293b"] { stroke: #e2e8f0 !important }
+}
+ </style>
+"""
+"""Light text and lines where the reader has set that, as in picture.py."""
 THEN = {"node": 1.0, "Stackless Python": 1.925}
 """Requests per second in 2009, node's being 1, from the article."""
 
@@ -81,6 +90,12 @@ def draw(name: str, result: dict[str, Any], figures: Any) -> Any:
     return figure
 
 
+def on_any_ground(svg: str) -> str:
+    """The drawing without its white ground."""
+    figure = ' <g id="figure_1">'
+    return svg.replace("fill: #ffffff", "fill: none").replace(figure, DARK + figure, 1)
+
+
 def write_all() -> None:
     """docs/plots/*.svg, from all results. Says so and goes on where matplotlib is not installed."""
     try:
@@ -96,5 +111,7 @@ def write_all() -> None:
     for path in sorted(RESULTS.glob("*.json")):
         figure = draw(path.stem, json.loads(path.read_text()), pyplot)
         if figure is not None:
-            figure.savefig(PLOTS / f"{path.stem}.svg", metadata={"Date": None})
+            drawn = io.StringIO()
+            figure.savefig(drawn, metadata={"Date": None})
+            (PLOTS / f"{path.stem}.svg").write_text(on_any_ground(drawn.getvalue()))
             pyplot.close(figure)

@@ -295,7 +295,7 @@ class Master:
                 self.failures.failed(slot, f"a worker cannot be started: {error}")
         worker, longest = slot.current, self.limits.worker_stuck_seconds
         if worker and not worker.killed_at and self.looked_at - worker.last_beat() > longest:
-            warn(f"the loop of worker {worker.pid} has been blocked for {longest:g} s, here:")
+            warn(f"the loop of worker {worker.pid} has been blocked for {longest:g} s; stderr has its stack")
             worker.signal(signal.SIGABRT)  # faulthandler writes the stack
             worker.killed_at = now + 2
 
