@@ -450,7 +450,7 @@ cdef class ASGIExchange(Conversation):
         if kind == "http.response.trailers" and self.stage == TRAILING:
             return self.say_trailers(<dict> message)
         if kind == "http.response.early_hint":
-            if not self.response.committed and not self.response.http_1_0:
+            if not self.response.committed and self.response.minor:
                 self.say_bytes(early_hints(message))
                 self.peer.send_soon()
             return None

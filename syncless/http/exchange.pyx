@@ -28,7 +28,7 @@ from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Peer
 from syncless.http.request cimport Request
 from syncless.http.response cimport Response
-from syncless.http.wire cimport CODES
+from syncless.http.wire cimport CODES, HTTP_2
 
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
@@ -304,7 +304,7 @@ cdef class Exchange(Tasklet):
     cdef int drain(self) except -1:
         """Reads away what the application left of the body, up to a limit, so that the connection can be
         kept."""
-        if not self.response.keep_alive:
+        if not self.response.keep_alive or self.response.minor == HTTP_2:
             return 0
         self.response.keep_alive = False
         if self.body.drainable(self.listener.limits.drain_bytes):
@@ -334,6 +334,13 @@ cdef class Exchange(Tasklet):
             self.peer.hear_end()
             if self.left():
                 raise ClientGone("the client has left")
+
+    cdef int interrupt(self, Loop loop) except -1:
+        """The client has left."""
+        if self.interruptible:
+            self.interruptible = False              # once
+            loop.throw(self, ClientGone("the client has left"))
+        return 0
 
     cdef int tell_stop(self, bint at_last) except -1:
         """The server stops, and what goes on for ever has to end; `at_last`: all that might. Is called again
@@ -388,3 +395,26 @@ cdef class Exchange(Tasklet):
         if not self.response.complete or self.peer.is_gone():
             return "X"
         return "+" if self.response.keep_alive else "-"
+
+
+cdef class Session(Exchange):
+    """A connection that carries the requests of others: it is an exchange as an upgraded connection is one,
+    but no request. The bytes of its frames are those of the connection.
+
+    fill()      puts what there is to send behind that which is pending; the connection sends it
+    sent_all()  that is gone
+    expired()   the time to begin or to go on has passed
+    lost()      the connection is closed
+    """
+
+    cdef int fill(self, Loop loop) except -1:
+        return 0
+
+    cdef int sent_all(self, Loop loop) except -1:
+        return 0
+
+    cdef int expired(self, Loop loop) except -1:
+        return 0
+
+    cdef int lost(self, Loop loop) except -1:
+        return 0

@@ -535,6 +535,7 @@ cdef str SERVER_PROTOCOL = "SERVER_PROTOCOL"
 cdef str REMOTE_ADDR = "REMOTE_ADDR"
 cdef str REMOTE_PORT = "REMOTE_PORT"
 cdef str HTTP_1_0 = "HTTP/1.0"
+cdef str HTTP_2_0 = "HTTP/2.0"
 cdef str HTTP_HOST = "HTTP_HOST"
 
 # Never kept for the next request.
@@ -708,8 +709,8 @@ cdef class EnvironMaker:
             environ[QUERY_STRING] = self.last_query
         if found.target_size != 1 or data[found.target] != c"/":
             environ[REQUEST_URI] = environ[RAW_URI] = self.uri(data, found)
-        if found.minor == 0:
-            environ[SERVER_PROTOCOL] = HTTP_1_0
+        if found.minor != 1:
+            environ[SERVER_PROTOCOL] = HTTP_1_0 if found.minor == 0 else HTTP_2_0
         if found.authority_size:
             environ[HTTP_HOST] = PyUnicode_DecodeLatin1(data + found.authority, found.authority_size, NULL)
         return environ
