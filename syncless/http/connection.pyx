@@ -381,7 +381,8 @@ cdef class Connection(Watcher):
                 return True
             self.drop_exchange(exchange)          # closed while Python code ran
         elif used < 0:
-            if listener.http2 is not None and first_bytes(&self.stream, len(HTTP_2)) == HTTP_2:
+            if listener.http2 is not None and (     # whoever has asked for it in the handshake must begin it
+                    self.stream.layer != NULL or first_bytes(&self.stream, len(HTTP_2)) == HTTP_2):
                 exchange = (<Application> listener.http2).exchange(&incoming)
             if exchange is None:
                 self.refuse(loop, -used)

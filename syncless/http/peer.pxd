@@ -22,6 +22,7 @@ cdef class Carried(Watcher):    # the owner of a stream that is one of several i
     cdef WaitQueue readers, writers     # tasklets that wait for bytes of the body, or for room
 
     cdef int send_head(self) except -1
+    cdef int set_trailers(self, bytes trailers) except -1
     cdef int send_all(self, Peer peer, const char* data, Py_ssize_t size) except -1
     cdef int send_soon(self) except -1
     cdef int wait_writable(self, Peer peer) except -1
@@ -73,7 +74,15 @@ cdef class Peer:
 
     cdef inline int send_head(self) except -1:
         """What is pending are heads of responses, and they go to frames of their own."""
+        if self.stream == NULL:
+            self.fail_ended()
         return (<Carried> self.owner).send_head()
+
+    cdef inline int set_trailers(self, bytes trailers) except -1:
+        """Their lines, for the end of the response."""
+        if self.stream == NULL:
+            self.fail_ended()
+        return (<Carried> self.owner).set_trailers(trailers)
 
     cdef int fail_ended(self) except -1
     cdef int set_body(self, bytes body) except -1

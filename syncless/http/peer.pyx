@@ -23,6 +23,7 @@ protocol. Its owner (Carried) puts the bytes into frames and takes them out; wha
 is the same.
 
 send_head()      what is pending are heads of responses
+set_trailers()   fields that follow the body
 send_all()       as above, for the peer; it may keep some, and waits while it has much
 send_soon()      as above
 wait_writable()  parks the tasklet that sends until the client has taken something
@@ -64,6 +65,9 @@ from syncless.http.errors import BodyTimeout, ClientGone
 
 cdef class Carried(Watcher):
     cdef int send_head(self) except -1:
+        return 0
+
+    cdef int set_trailers(self, bytes trailers) except -1:
         return 0
 
     cdef int send_all(self, Peer peer, const char* data, Py_ssize_t size) except -1:

@@ -44,6 +44,8 @@ cdef class Response:
     cdef int put(self, object data, bint last) except -1
     cdef int put_file(self, int fd, int64_t offset, int64_t size) except -1
     cdef int end(self) except -1
+    cdef int end_with(self, bytes trailers) except -1
+    cdef bint takes_trailers(self) noexcept
 
     cdef int write_head(self, object status, list headers) except -1
     cdef int begin_head(self, object status) except -1

@@ -295,6 +295,20 @@ cdef class Response:
             self.body_sent += size
         return 0
 
+    cdef bint takes_trailers(self) noexcept:
+        """Whether its framing has a place for them."""
+        return self.framing == CHUNKED or (self.minor == HTTP_2 and self.framing == BY_CLOSE)
+
+    cdef int end_with(self, bytes trailers) except -1:
+        """As end(), with the lines of fields that follow the body."""
+        if self.framing == CHUNKED:
+            trailers = b"0\r\n" + trailers + b"\r\n"
+            self.peer.append(PyBytes_AS_STRING(trailers), PyBytes_GET_SIZE(trailers))
+        else:
+            self.peer.set_trailers(trailers)
+        self.complete = True
+        return 0
+
     cdef int end(self) except -1:
         """RuntimeError if the body is shorter than its Content-Length."""
         if not self.committed:

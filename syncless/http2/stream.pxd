@@ -53,6 +53,7 @@ cdef class RequestStream(Carried):
     cdef Node place                 # among those of its session
     cdef PyObject* after            # the next one that is to be begun
     cdef PyObject* after_closed     # the next one that has been closed
+    cdef bytes trailers             # lines of fields that follow the response, or None
     cdef int32_t id
     cdef int status                 # of the refusal that its head deserves, or 0
     cdef bint open                  # the library knows it

@@ -58,6 +58,15 @@ cdef class Frames(Session):
         self.credit = min(<int64_t> CREDIT, self.credit + frames)
 
 
+cdef void submit_trailers(nghttp2_session* library, RequestStream stream) noexcept:
+    cdef Py_ssize_t count
+    try:
+        count = find_fields(PyBytes_AS_STRING(stream.trailers), PyBytes_GET_SIZE(stream.trailers), False)
+        nghttp2_submit_trailer(library, stream.id, fields_found, count)
+    except MemoryError:
+        nghttp2_submit_rst_stream(library, NGHTTP2_FLAG_NONE, stream.id, NGHTTP2_INTERNAL_ERROR)
+
+
 cdef ssize_t take_response(
     nghttp2_session* library, int32_t id, uint8_t* into, size_t room, uint32_t* flags,
     nghttp2_data_source* source, void* owner,
@@ -83,6 +92,9 @@ cdef ssize_t take_response(
         drop_unsent(of, session.listener.buffers)
         if stream.finished:
             flags[0] |= NGHTTP2_DATA_FLAG_EOF
+            if stream.trailers is not None:
+                flags[0] |= NGHTTP2_DATA_FLAG_NO_END_STREAM
+                submit_trailers(library, stream)
         elif taken == 0:
             stream.deferred = True
             return NGHTTP2_ERR_DEFERRED
@@ -405,6 +417,10 @@ cdef class RequestStream(Carried):
         if self.left() == 0:
             drop_unsent(of, self.session.listener.buffers)
         return self.session.soon()
+
+    cdef int set_trailers(self, bytes trailers) except -1:
+        self.trailers = b"%b" % trailers            # whose names may be made lower case
+        return 0
 
     cdef int send_soon(self) except -1:
         if not self.answered:

@@ -2,7 +2,10 @@
 
 import contextlib
 import importlib.util
+import shutil
 import socket as blocking
+import subprocess
+from xml.etree import ElementTree
 
 import pytest
 
@@ -10,6 +13,7 @@ import syncless
 from syncless import run_in_thread
 from syncless.http.errors import ClientGone
 from syncless.io import socket
+from tests.http2_client import Client, connector, events, exceptions
 from tests.waiting import eventually
 
 pytestmark = [
@@ -18,121 +22,9 @@ pytestmark = [
         importlib.util.find_spec("syncless.http2.session") is None, reason="built without libnghttp2"
     ),
 ]
-h2_connection = pytest.importorskip("h2.connection", reason="the client is the library h2: pip install h2")
-from h2 import config, events, exceptions  # noqa: E402  # after the skip
 
 
-class Client:
-    """A connection of HTTP/2: what it asks for, and the events that come."""
-
-    @classmethod
-    def over(cls, sock, **settings):
-        client = cls.__new__(cls)
-        client.begin(sock, settings)
-        return client
-
-    def __init__(self, server, **settings):
-        self.begin(socket.create_connection(server.address, timeout=60), settings)
-
-    def begin(self, sock, settings):
-        self.sock = sock
-        self.h2 = h2_connection.H2Connection(
-            config.H2Configuration(
-                client_side=True,
-                header_encoding="latin-1",
-                validate_outbound_headers=False,
-                normalize_outbound_headers=False,
-            )
-        )
-        self.h2.initiate_connection()
-        if settings:
-            self.h2.update_settings(settings)
-        self.events = []
-        self.ended = False
-        self.opens_windows = True
-        self.flush()
-
-    def flush(self):
-        data = self.h2.data_to_send()
-        if data:
-            self.sock.sendall(data)
-
-    def ask(self, path="/", method="GET", *fields, body=None, ends=True, authority="a"):
-        stream = self.h2.get_next_available_stream_id()
-        head = [(":method", method), (":scheme", "http"), (":authority", authority), (":path", path), *fields]
-        self.h2.send_headers(stream, head, end_stream=body is None and ends)
-        if body is not None:
-            self.h2.send_data(stream, body, end_stream=ends)
-        self.flush()
-        return stream
-
-    def read(self):
-        """Whether something has come."""
-        try:
-            data = self.sock.recv(65536)
-        except ConnectionError:
-            data = b""
-        if not data:
-            self.ended = True
-            return False
-        try:
-            found = self.h2.receive_data(data)
-        except exceptions.ProtocolError:
-            self.ended = True
-            return False
-        for event in found:
-            self.events.append(event)
-            if isinstance(event, events.DataReceived) and self.opens_windows:
-                with contextlib.suppress(exceptions.ProtocolError):  # the stream has ended
-                    self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
-        self.flush()
-        return True
-
-    def wait_for(self, kind, stream=None):
-        while True:
-            for event in self.events:
-                if isinstance(event, kind) and (stream is None or event.stream_id == stream):
-                    return event
-            assert self.read(), f"the connection ended before {kind.__name__}: {self.events}"
-
-    def answer(self, stream):
-        """(status, headers, body); the body is None if the stream was reset."""
-        while not any(
-            isinstance(event, (events.StreamEnded, events.StreamReset)) and event.stream_id == stream
-            for event in self.events
-        ):
-            assert self.read(), f"the connection ended: {self.events}"
-        mine = [event for event in self.events if getattr(event, "stream_id", None) == stream]
-        reset = any(isinstance(event, events.StreamReset) and event.error_code for event in mine)
-        heads = [dict(event.headers) for event in mine if isinstance(event, events.ResponseReceived)]
-        body = b"".join(event.data for event in mine if isinstance(event, events.DataReceived))
-        head = heads[0] if heads else {}
-        return int(head.pop(":status", 0)), head, None if reset else body
-
-    def get(self, *args, **options):
-        return self.answer(self.ask(*args, **options))
-
-    def close(self):
-        self.sock.close()
-
-
-@pytest.fixture
-def connect(start):
-    """connect(app, **options) -> (server, function that makes a Client)."""
-    clients = []
-
-    def begin(app, **options):
-        server = start(app, http2="cleartext", **options)
-
-        def client(**settings):
-            clients.append(Client(server, **settings))
-            return clients[-1]
-
-        return server, client
-
-    yield begin
-    for client in clients:
-        client.close()
+connect = pytest.fixture(connector)
 
 
 def hello(environ, start_response):
@@ -475,3 +367,137 @@ def test_preface_that_comes_byte_by_byte_begins_a_session(connect):
             client.sendall(bytes([byte]))
             syncless.sleep(0)
         assert client.recv(9)[3] == 4  # SETTINGS
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
+GET = b"\x82\x86\x84\x41\x01a"  # GET, http, /, :authority a
+
+
+def frame(kind, flags, stream, payload=b""):
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def literal(name, value, indexed=False):
+    """A field that is not in the table; it is put there if it is to be."""
+    return (
+        (b"\x40" if indexed else b"\0")
+        + bytes([len(name)])
+        + name
+        + b"\x7f"
+        + bytes([(len(value) - 127) % 128 + 128, (len(value) - 127) // 128])
+        + value
+    )
+
+
+ATTACKS = {
+    "continuations without end": [frame(1, 1, 1, GET)] + [frame(9, 0, 1, b"\0\1a\1b")] * 5000,
+    "empty continuations": [frame(1, 1, 1, GET)] + [frame(9, 0, 1)] * 5000,
+    "a list of fields that unpacks to megabytes": [
+        frame(1, 5, 1, GET + literal(b"x", b"y" * 3900, indexed=True)),
+        *(frame(1, 5, 3 + 2 * i, GET + b"\xbe" * 4000) for i in range(200)),
+    ],
+    "a change of the table in each head": [
+        frame(1, 5, 1 + 2 * i, b"\x20\x3f\xe1\x1f" + GET) for i in range(2000)
+    ],
+    "streams that are reset at once": [
+        part for i in range(2000) for part in (frame(1, 5, 1 + 2 * i, GET), frame(3, 0, 1 + 2 * i, bytes(4)))
+    ],
+    "resets that its own bad frames provoke": [
+        part for i in range(2000) for part in (frame(1, 4, 1 + 2 * i, GET), frame(8, 0, 1 + 2 * i, bytes(4)))
+    ],
+    "windows that open by one byte": [frame(1, 4, 1, GET)] + [frame(8, 0, 1, b"\0\0\0\1")] * 5000,
+    "more streams than it may have": [frame(1, 4, 1 + 2 * i, GET) for i in range(2000)],
+    "data on a stream that has ended": [frame(1, 5, 1, GET)] + [frame(0, 0, 1, b"x")] * 2000,
+    "unknown frames": [frame(200, 0, 0)] * 5000,
+    "goes on after its own goodbye": [frame(7, 0, 0, bytes(8))] + [frame(6, 0, 0, bytes(8))] * 5000,
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_attack_is_bounded_and_harms_no_other(connect, attack):
+    begun, most = [], [0]
+    server = None
+
+    def app(environ, start_response):
+        if environ.get("HTTP_X") == "good":
+            return hello(environ, start_response)
+        begun.append(1)
+        most[0] = max(most[0], server.census()["active"])
+        syncless.sleep(0.01)
+        return hello(environ, start_response)
+
+    server, client = connect(app)
+    good = client()
+    with socket.create_connection(server.address, timeout=60) as bad, contextlib.suppress(OSError):
+        held = 0
+        bad.sendall(PREFACE)
+        for i, part in enumerate(ATTACKS[attack]):
+            bad.sendall(part)
+            if i % 500 == 0:
+                held = max(held, server.census()["buffered bytes"])
+                assert good.get("/", "GET", ("x", "good"))[2] == b"hello"
+        assert held < 2_000_000
+    assert most[0] <= 101
+    assert good.get("/", "GET", ("x", "good"))[2] == b"hello"
+    assert eventually(lambda: server.census()["active"] == 0)
+
+
+def test_reset_streams_count_until_their_applications_have_ended(connect):
+    gate = syncless.Event()
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/wait":
+            gate.wait()
+        return hello(environ, start_response)
+
+    server, client = connect(app)
+    client = client()
+    for number in range(60):
+        stream = client.ask("/wait")
+        assert eventually(lambda number=number: server.census()["active"] == number + 1)
+        client.h2.reset_stream(stream)
+        client.flush()
+    streams = [client.ask("/wait") for _ in range(50)]
+    client.wait_for(events.StreamReset, streams[-1])  # REFUSED_STREAM
+    assert server.census()["active"] == 100
+    gate.set()
+    assert client.answer(streams[0])[2] == b"hello"
+    assert client.get()[2] == b"hello"
+
+
+def test_stop_interrupts_streams_that_do_not_end(connect):
+    def app(environ, start_response):
+        syncless.sleep(1000)
+
+    server, client = connect(app, stop_seconds=0.1)
+    client = client()
+    client.ask()
+    assert eventually(lambda: server.census()["active"] == 1)
+    stopper = syncless.spawn(server.stop)
+    while client.sock.recv(65536):
+        pass
+    stopper.join()
+
+
+TOLERATED = {
+    "Sends invalid connection preface": "what is no preface is answered as HTTP/1.1 on this port",
+    "Sends stream identifier that is numerically smaller than previous": "libnghttp2 is silent about it",
+    "closed: Sends a DATA frame after sending RST_STREAM frame": "the same; RFC 9113, 5.1 allows it",
+}
+
+
+@pytest.mark.slow
+def test_h2spec_finds_no_other_faults(tmp_path, connect):
+    tool = shutil.which("h2spec") or pytest.skip("go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1")
+
+    def app(environ, start_response):
+        environ["wsgi.input"].read()
+        return hello(environ, start_response)
+
+    server, _ = connect(app)
+    report = tmp_path / "report.xml"
+    command = [tool, "-h", "127.0.0.1", "-p", str(server.port), "-o", "20", "-j", str(report)]
+    run_in_thread(subprocess.run, command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    cases = list(ElementTree.parse(report).iter("testcase"))
+    failed = {case.get("classname") for case in cases if len(case)}
+    assert len(cases) == 145 and failed <= set(TOLERATED)
