@@ -291,6 +291,7 @@ class LimitOptions(TypedDict, total=False):
     body_bytes: int
     remembered: int
     drain_bytes: int
+    streams: int
     pipelined: int
     connections: int
     client_connections: int

@@ -138,6 +138,8 @@ class Server:
         )
         self.sockets = Sockets(wanted, options, self.certificates is not None)
         self.logs = Logs(access_log, access_log_format, error_log, error_log_format)
+        if native and http2 == "cleartext":
+            raise ValueError("http2='cleartext' cannot be combined with native handlers: they speak HTTP/1.1")
         if native and standby_threads:
             raise ValueError("standby_threads cannot be combined with native handlers, which hold no loop")
         self.handler_threads: HandlerThreads = (

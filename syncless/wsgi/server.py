@@ -87,7 +87,7 @@ class Server(server.Server):
             module = importlib.import_module("syncless.http2.session")  # few servers have it
         except ModuleNotFoundError:  # setup.py builds it where libnghttp2 is
             return None
-        maker: Application = module.HTTP2(100, self.http2 == "cleartext")
+        maker: Application = module.HTTP2(self.limits.streams, self.http2 == "cleartext")
         return maker
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import os
 import shutil
 import socket as blocking
 import subprocess
@@ -463,6 +464,44 @@ def test_reset_streams_count_until_their_applications_have_ended(connect):
     gate.set()
     assert client.answer(streams[0])[2] == b"hello"
     assert client.get()[2] == b"hello"
+
+
+def test_streams_beyond_the_limit_are_refused(connect):
+    gate = syncless.Event()
+
+    def app(environ, start_response):
+        gate.wait()
+        return hello(environ, start_response)
+
+    _, client = connect(app, streams=1)
+    client = client()
+    client.wait_for(events.RemoteSettingsChanged)
+    assert client.h2.remote_settings.max_concurrent_streams == 1
+    stream = client.ask()
+    gate.set()
+    assert client.answer(stream)[2] == b"hello"
+
+
+def test_child_of_a_fork_in_a_stream_ends_with_it(connect, tmp_path):
+    path = tmp_path / "child"
+
+    def app(environ, start_response):
+        if os.fork() == 0:
+            path.write_text("was here")
+        return hello(environ, start_response)
+
+    _, client = connect(app)
+    client = client()
+    assert client.get()[2] == b"hello"
+    os.wait()
+    assert path.exists()
+    assert client.get()[2] == b"hello"
+    os.wait()
+
+
+def test_native_handlers_exclude_it(start):
+    with pytest.raises(ValueError, match="native handlers"):
+        start(hello, http2="cleartext", native={"/": "none:none"})
 
 
 def test_stop_interrupts_streams_that_do_not_end(connect):
