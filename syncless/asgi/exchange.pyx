@@ -52,7 +52,6 @@ from syncless.asgi.operations import given
 from syncless.asyncio.tasklets import call_in_tasklet
 from syncless.http.errors import ClientError, ClientGone, NotImplementedHere
 from syncless.http.filepart import blocks
-from syncless.http.notices import visible
 from syncless.http.websocket import STOPS, WebSocket, WebSocketClosed
 from syncless.tools.runningloop import swap_current_task
 
@@ -240,7 +239,7 @@ cdef class ASGIExchange(Conversation):
     cdef str label(self):
         if self.scope is None:
             return "request"
-        return visible(f"{self.scope.get('method', 'GET')} {self.scope['path']}")
+        return self.name_of(self.scope.get("method", "GET"), self.scope["path"])
 
     # -- its life --------------------------------------------------------------------------------------------
 

@@ -60,6 +60,7 @@ cdef class Exchange(Tasklet):
         return 0
 
     cdef Body new_body(self)
+    cdef str name_of(self, object method, object path)
     cdef bint left(self) noexcept
     cdef int interrupt(self, Loop loop) except -1
     cdef int tell_stop(self, bint at_last) except -1

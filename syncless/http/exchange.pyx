@@ -25,7 +25,7 @@ from syncless._core.threadloop cimport end_process
 from syncless._core.timeout cimport Alarm
 from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Peer
+from syncless.http.peer cimport Carried, Peer
 from syncless.http.request cimport Request
 from syncless.http.response cimport Response
 from syncless.http.wire cimport CODES, HTTP_2
@@ -33,6 +33,7 @@ from syncless.http.wire cimport CODES, HTTP_2
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
 from syncless.http.errors import REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout, refusal
+from syncless.http.notices import visible
 
 cdef enum:
     PIECE = 4096        # bytes read at a time; it bounds how far a compressed message can expand at once
@@ -348,6 +349,13 @@ cdef class Exchange(Tasklet):
         if self.upgraded and self.handler is not None:
             self.handler.tell_stop()
         return 0
+
+    cdef str name_of(self, object method, object path):
+        """The tasklet's name, which tells the streams of one connection apart."""
+        cdef str name = visible(f"{method} {path}")
+        if self.peer.stream != NULL and self.peer.stream.carried:
+            return f"{name} (stream {(<Carried> self.peer.owner).id})"
+        return name
 
     # -- its description for logs ----------------------------------------------------------------------------
 

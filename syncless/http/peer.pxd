@@ -1,5 +1,5 @@
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.wait.waitqueue cimport WaitQueue
@@ -20,6 +20,7 @@ cdef struct Incoming:           # a request that has come, and where from; all o
 
 cdef class Carried(Watcher):    # the owner of a stream that is one of several in a connection
     cdef WaitQueue readers, writers     # tasklets that wait for bytes of the body, or for room
+    cdef int32_t id                     # its number in the connection
 
     cdef int send_head(self) except -1
     cdef int set_trailers(self, bytes trailers) except -1

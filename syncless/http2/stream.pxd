@@ -1,7 +1,7 @@
 """A request that a connection of HTTP/2 carries. See stream.pyx."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t
 
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
@@ -54,7 +54,6 @@ cdef class RequestStream(Carried):
     cdef PyObject* after            # the next one that is to be begun
     cdef PyObject* after_closed     # the next one that has been closed
     cdef bytes trailers             # lines of fields that follow the response, or None
-    cdef int32_t id
     cdef int status                 # of the refusal that its head deserves, or 0
     cdef bint open                  # the library knows it
     cdef bint has_body              # DATA frames follow the head

@@ -49,7 +49,6 @@ from syncless.http.wire cimport (
 )
 
 from syncless.http.filepart import FilePart
-from syncless.http.notices import visible
 from syncless.http.trust import FORWARDING, is_forwarding
 from syncless.wsgi.filewrapper import FileWrapper
 
@@ -411,7 +410,7 @@ cdef class WSGIExchange(Exchange):
     cdef str label(self):
         if self.request.values is None:
             return "request"
-        return visible(f"{self.request.part(METHOD)} {self.request.part(PATH)}")
+        return self.name_of(self.request.part(METHOD), self.request.part(PATH))
 
     # -- its life --------------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ import syncless
 from syncless import run_in_thread
 from syncless.http.errors import ClientGone
 from syncless.io import socket
+from tests import fuzz_http2
+from tests.fuzz_http2 import GET, PREFACE, frame
 from tests.http2_client import Client, connector, events, exceptions
 from tests.waiting import eventually
 
@@ -370,14 +372,6 @@ def test_preface_that_comes_byte_by_byte_begins_a_session(connect):
         assert client.recv(9)[3] == 4  # SETTINGS
 
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
-GET = b"\x82\x86\x84\x41\x01a"  # GET, http, /, :authority a
-
-
-def frame(kind, flags, stream, payload=b""):
-    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
-
-
 def literal(name, value, indexed=False):
     """A field that is not in the table; it is put there if it is to be."""
     return (
@@ -504,6 +498,20 @@ def test_native_handlers_exclude_it(start):
         start(hello, http2="cleartext", native={"/": "none:none"})
 
 
+def test_tasklets_of_streams_are_told_apart(connect):
+    names = []
+
+    def app(environ, start_response):
+        names.append(syncless.current().name)
+        return hello(environ, start_response)
+
+    _, client = connect(app)
+    client = client()
+    for _ in range(2):
+        client.get("/a")
+    assert names == ["GET /a (stream 1)", "GET /a (stream 3)"]
+
+
 def test_stop_interrupts_streams_that_do_not_end(connect):
     def app(environ, start_response):
         syncless.sleep(1000)
@@ -516,6 +524,10 @@ def test_stop_interrupts_streams_that_do_not_end(connect):
     while client.sock.recv(65536):
         pass
     stopper.join()
+
+
+def test_frames_in_any_order_harm_no_other():
+    assert fuzz_http2.run(1, lambda sent: sent > 500) > 500
 
 
 TOLERATED = {
