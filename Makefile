@@ -79,6 +79,7 @@ bench-core: $(VENV)/.benched  ## the engine beside gevent, eventlet, asyncio, uv
 
 fuzz: $(VENV)/.tested  ## random bytes for the web server, SECONDS=600 by default; SEED=number brings a run back
 	$(BIN)/python -X faulthandler -m tests.fuzz --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -X faulthandler -m tests.fuzz_http2 --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 
 soak: $(VENV)/.tested  ## good and bad clients, kills and reloads, native handlers, proxies, SECONDS=300 by default; ARGS="--takeovers 10000": threads stand by
 	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),300) $(ARGS)

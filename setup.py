@@ -124,6 +124,8 @@ NATIVE = {
     ],  # threads that answer without the interpreter's lock
     "syncless.native.inbox": [],  # messages of the threads to Python
     "syncless.wsgi.application": [],  # a request for each head
+    "syncless.http2.stream": [],  # a request that a connection of HTTP/2 carries
+    "syncless.http2.session": [],  # such a connection
 }
 
 # Cython's own functions, such as the type of its functions: once, instead of in each module
@@ -137,6 +139,8 @@ OPTIONAL = {
     "syncless.native.inbox": "EPOLL",
     "syncless._core.nativestack": "ELF",
     "syncless.patches.libraries.parking": "ELF",
+    "syncless.http2.stream": "HTTP2",
+    "syncless.http2.session": "HTTP2",
 }
 
 # facility -> a program that uses it; SYNCLESS_<facility> is 1 in syncless_config.h if it compiles
@@ -172,7 +176,13 @@ LINUX = frozenset(FACILITIES)
 FACILITIES |= {  # not of Linux only
     "KQUEUE": "#include <sys/event.h>\nint f(void) { return kqueue(); }",
     "PPOLL": "#include <poll.h>\nint f(struct timespec *t) { return ppoll(NULL, 0, t, NULL); }",
+    "HTTP2": """#include <nghttp2/nghttp2.h>
+        #if NGHTTP2_VERSION_NUM < 0x012b00
+        #error "1.43 or newer"
+        #endif""",
 }
+WANTED = {"HTTP2": "libnghttp2 1.43 or newer (libnghttp2-dev on Debian, libnghttp2-devel on Fedora)"}
+"""Facilities for which SYNCLESS_<facility> is 1 if there must be one, 0 if it is left out."""
 
 # header -> from where it is had
 HEADERS = {
@@ -285,6 +295,9 @@ class Build(build_ext):
             if not self.compiles(f"#include <{header}>"):
                 sys.exit(f"syncless cannot be built: the compiler does not find {header}. Install {remedy}.")
         has = {facility: self.has(facility) for facility in FACILITIES}
+        for facility, remedy in WANTED.items():
+            if os.environ.get(f"SYNCLESS_{facility}") == "1" and not has[facility]:
+                sys.exit(f"syncless cannot be built with {facility}: install {remedy}.")
         self.extensions[:] = [each for each in self.extensions if has.get(OPTIONAL.get(each.name), True)]
         text = "".join(f"#define SYNCLESS_{facility} {int(found)}\n" for facility, found in has.items())
         text += f"/* {kind}{' portable' if portable else ''}, {' '.join(flags)} */\n"
@@ -303,6 +316,8 @@ class Build(build_ext):
             each.include_dirs.append(self.build_temp)
             if OPTIONAL.get(each.name) == "KQUEUE" and sys.platform == "linux":
                 each.libraries.append("kqueue")  # libkqueue, which emulates it
+            if OPTIONAL.get(each.name) == "HTTP2":
+                each.libraries.append("nghttp2")
         self.announce_work()
         super().build_extensions()
         os.utime(config, (began, began))
@@ -366,7 +381,8 @@ class Build(build_ext):
         return []  # MANIFEST.in names them
 
     def has(self, facility: str) -> bool:
-        return not (portable and facility in LINUX) and self.compiles(FACILITIES[facility])
+        left_out = (portable and facility in LINUX) or os.environ.get(f"SYNCLESS_{facility}") == "0"
+        return not left_out and self.compiles(FACILITIES[facility])
 
     def compiles(self, source: str) -> bool:
         folders = [f"-I{folder}" for folder in (*self.include_dirs, os.path.dirname(greenlet.__file__))]

@@ -28,6 +28,7 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py*")
     if path.suffix in (".py", ".pyx") and path.name != "__main__.py"
     if path.stem != "kqueue" or "kqueue" in BACKENDS  # few systems have it
+    if path.parent.name != "http2" or importlib.util.find_spec("syncless.http2.session")  # needs libnghttp2
     if path.stem.isidentifier()  # a hook of PyInstaller's is none
 )
 NATIVE = [module for module in MODULES if (ROOT / (module.replace(".", "/") + ".pyx")).exists()]
@@ -43,6 +44,7 @@ LAYERS = {
     "syncless.asyncio": {"syncless._core", "syncless.io", "syncless.tools"},
     "syncless.http": {"syncless._core", "syncless.io", "syncless.tools", "syncless.console", "syncless"},
     "syncless.asgi": {"syncless._core", "syncless.tools", "syncless.asyncio", "syncless.http"},
+    "syncless.http2": {"syncless._core", "syncless.http"},
     "syncless.native": {"syncless._core", "syncless.http"},
     "syncless.wsgi": {
         "syncless._core",
@@ -51,6 +53,7 @@ LAYERS = {
         "syncless.http",
         "syncless.asgi",
         "syncless.native",
+        "syncless.http2",
         "syncless.asyncio",
         "syncless.patches",
         "syncless",
@@ -162,6 +165,7 @@ LATE_IMPORTS = {
         ("patches/eventloops.py", "syncless.tools.realthreads"),
         ("wsgi/kinds.py", "syncless.asgi.host"),
         ("wsgi/server.py", "syncless.native.handlerthreads"),
+        ("wsgi/server.py", "syncless.http2.session"),
         ("wsgi/server.py", "syncless.wsgi.compress"),
         ("wsgi/server.py", "syncless.http.program.serving"),
         ("wsgi/server.py", "syncless.patches"),

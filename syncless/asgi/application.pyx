@@ -88,8 +88,8 @@ cdef class ScopeMaker:
             self.set_path(scope, data, found)
         if found.query_size:
             scope["query_string"] = PyBytes_FromStringAndSize(data + found.query, found.query_size)
-        if found.minor == 0:
-            scope["http_version"] = "1.0"
+        if found.minor != 1:
+            scope["http_version"] = "1.0" if found.minor == 0 else "2"
         if found.authority_size:
             host = PyBytes_FromStringAndSize(data + found.authority, found.authority_size)
             scope["headers"] = [(b"host", host), *(one for one in scope["headers"] if one[0] != b"host")]

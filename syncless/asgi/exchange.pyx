@@ -33,7 +33,7 @@ from syncless.http.request cimport (
     CLIENT, CLIENT_PORT, HOST, LOCAL_NAME, LOCAL_PORT, METHOD, PATH, QUERY, ROOT_PATH, SCHEME, VERSION, Part,
     Request,
 )
-from syncless.http.wire cimport CHUNKED, K_HOST
+from syncless.http.wire cimport BY_LENGTH, K_HOST
 
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
@@ -45,7 +45,6 @@ from syncless.asgi.operations import given
 from syncless.asyncio.tasklets import call_in_tasklet
 from syncless.http.errors import ClientError, ClientGone, NotImplementedHere
 from syncless.http.filepart import blocks
-from syncless.http.notices import visible
 from syncless.http.websocket import STOPS, WebSocket, WebSocketClosed
 from syncless.tools.runningloop import swap_current_task
 
@@ -176,7 +175,7 @@ cdef class ASGIExchange(Conversation):
     cdef str label(self):
         if self.scope is None:
             return "request"
-        return visible(f"{self.scope.get('method', 'GET')} {self.scope['path']}")
+        return self.name_of(self.scope.get("method", "GET"), self.scope["path"])
 
     # -- its life --------------------------------------------------------------------------------------------
 
@@ -388,7 +387,7 @@ cdef class ASGIExchange(Conversation):
         if kind == "http.response.trailers" and self.stage == TRAILING:
             return self.say_trailers(<dict> message)
         if kind == "http.response.early_hint":
-            if not self.response.committed and not self.response.http_1_0:
+            if not self.response.committed and self.response.minor:
                 self.say_bytes(early_hints(message))
                 self.peer.send_soon()
             return None
@@ -441,16 +440,15 @@ cdef class ASGIExchange(Conversation):
         return self.go_on()
 
     cdef object say_trailers(self, dict message):
-        """Sent if the response is chunked and the client wants them."""
+        """Sent if the response has a place for them and the client wants them."""
         lines = trailer_lines(message)
-        if self.response.framing == CHUNKED and takes_trailers(self.scope["headers"]):
+        if self.response.takes_trailers() and takes_trailers(self.scope["headers"]):
             self.trailer_lines += lines
         if message.get("more_trailers", False):
             return None
         self.stage = ENDED
         if self.trailer_lines:
-            self.say_bytes(b"0\r\n" + self.trailer_lines + b"\r\n")
-            self.response.complete = True
+            self.response.end_with(self.trailer_lines)
         else:
             self.response.end()
         self.go_on()
@@ -470,7 +468,7 @@ cdef class ASGIExchange(Conversation):
             offset, count = file_region(file, offset, count)
             if not self.response.committed:
                 self.response.commit(-1 if more or self.trailers else count)
-            if self.response.framing == CHUNKED:
+            if self.response.framing != BY_LENGTH:
                 for block in blocks(fd, offset, count):
                     self.response.put(block, False)
             else:

@@ -79,7 +79,7 @@ MODES = {
 """What gunicorn takes as a value of it -> ours, which takes none and understands both versions."""
 
 LEAVE_OUT = "leave it out"
-HTTP2 = "leave it out: there is no HTTP/2 yet; nginx or HAProxy in front of it speaks it"
+HTTP2 = "read docs/howto/http2.md; --limit streams=N bounds the requests of a connection"
 STRICT = "leave it out: docs/reference/http.md has the requests that are refused"
 SYSLOG = "write a logging.handlers.SysLogHandler below [logging] in syncless.toml"
 STATSD = "write --metrics, for Prometheus; there is no statsd"
@@ -115,7 +115,6 @@ INSTEAD = {
     "--ws-ping-interval": "write --limit ping_seconds=N",
     "--ws-ping-timeout": "write --limit ping_seconds=N",
     "--ws-per-message-deflate": "leave it out: messages are compressed if the client offers that",
-    "--http2": HTTP2,
     "--use-colors": COLOURS,
     "--no-use-colors": COLOURS,
     "--server-header": "leave it out: responses have it",

@@ -45,11 +45,12 @@ from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.threadloop cimport get_loop
 from syncless._core.timers cimport timer_init
-from syncless.http.connection cimport CLOSED, GREETING, READING, RUNNING, Connection
+from syncless.http.connection cimport CARRYING, CLOSED, GREETING, READING, RUNNING, Connection
 from syncless.http.listener cimport (
     GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, DeadlineNode, Deadlines,
     Listener, next_of,
 )
+from syncless.http.peer cimport Carried
 from syncless.http.stream cimport Buffer, Buffers, Stream, TlsLayer, has_input, has_unsent
 from syncless.http.wire cimport ACCEPT_BATCH, ASKED, JUST_COME_NS, LAST_BATCHES, RETRY_NS
 
@@ -103,7 +104,7 @@ def close_connections(Listener listener not None, bint all_of_them) -> int:
         if not all_of_them:
             closed += is_idle(connection) and not just_came(connection) and connection.close_idle(loop)
             continue
-        if connection.phase == RUNNING:
+        if connection.phase == RUNNING or connection.phase == CARRYING:
             loop.throw(connection.exchange, TaskletExit())
         else:
             connection.close(loop, True)
@@ -117,7 +118,7 @@ def tell_streams(list listeners not None, bint all_of_them) -> None:
     for watcher in get_loop().fds.watchers():
         if isinstance(watcher, Connection) and (<Connection> watcher).listener in listeners:
             connection = <Connection> watcher
-            if connection.phase == RUNNING:
+            if connection.phase == RUNNING or connection.phase == CARRYING:
                 connection.exchange.tell_stop(all_of_them)
 
 
@@ -204,7 +205,9 @@ cdef int begin(Loop loop, Listener listener, Connection connection) except -1:
 
 
 cdef int expire(Loop loop, object owner, int kind) except -1:
-    return (<Connection> owner).expired(loop, kind)
+    if type(owner) is Connection:
+        return (<Connection> owner).expired(loop, kind)
+    return (<Carried> owner).expired(loop, kind)
 
 
 cdef int flush(Loop loop, object owner) except -1:

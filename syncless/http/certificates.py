@@ -42,6 +42,13 @@ class TLSSettings:
     """The oldest version of TLS: one of MINIMUM."""
     key_password: str | None = None
     """Of the private keys."""
+    http2: bool = False
+    """Clients may choose HTTP/2 (ALPN)."""
+
+    def given(self) -> bool:
+        """Whether any of them is the user's choice."""
+        ours = TLSSettings(self.client_ca, self.ciphers, self.tls_minimum, self.key_password)
+        return ours != TLSSettings()
 
     def apply(self, context: ssl.SSLContext) -> None:
         """ValueError for what OpenSSL does not know; OSError names the file."""
@@ -71,8 +78,8 @@ class TLSSettings:
 
 
 def server_context(certificate: Files, settings: TLSSettings | None = None) -> ssl.SSLContext:
-    """A context with this certificate: Mozilla's intermediate configuration, no renegotiation, HTTP/1.1 by
-    ALPN. OSError and ValueError name the file and the argument."""
+    """A context with this certificate: Mozilla's intermediate configuration, no renegotiation, the protocols
+    by ALPN. OSError and ValueError name the file and the argument."""
     import ssl
 
     settings = settings or TLSSettings()
@@ -86,7 +93,7 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
     context.options &= (
         ~ssl.OP_CIPHER_SERVER_PREFERENCE
     )  # all of them are good: a client knows which is quick for it
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols(["h2", "http/1.1"] if settings.http2 else ["http/1.1"])
     try:
         context.load_cert_chain(certfile, keyfile, settings.key_password or _no_password)
     except ssl.SSLError as error:
@@ -159,7 +166,7 @@ def make_certificates(
 
         if certfile or names:
             raise ValueError("either ssl_context or certificate files, not both")
-        if settings != TLSSettings():
+        if settings.given():
             raise ValueError(
                 "an ssl_context has its own authorities, ciphers, versions and keys: give them there"
             )
@@ -168,7 +175,7 @@ def make_certificates(
     if keyfile and not certfile:
         raise ValueError("a keyfile needs its certfile")
     if not certfile and not names:
-        if settings != TLSSettings():
+        if settings.given():
             raise ValueError("TLS settings need a certificate: give certfile or certificates")
         return None
     files: Files = (

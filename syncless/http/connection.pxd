@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint8_t
 
 from syncless._core.loop cimport Loop, Watcher
-from syncless.http.exchange cimport Exchange
+from syncless.http.exchange cimport Exchange, Session
 from syncless.http.listener cimport DeadlineNode, Listener
 from syncless.http.request cimport Request
 from syncless.http.stream cimport Buffers, Stream
@@ -13,6 +13,7 @@ cdef enum Phase:
     READING         # a request head, or nothing yet
     QUEUED          # a request waits until fewer run
     RUNNING         # a request is being answered
+    CARRYING        # a session of HTTP/2 carries requests, each with its own Exchange
     LINGERING       # refused or closed by us; bytes that the client still sends are thrown away
     CLOSED
     PHASES
@@ -66,7 +67,7 @@ cdef bint may_linger(Linger* linger, Listener listener) noexcept
 
 cdef class Connection(Watcher):     # there may be many idle ones: flags are bytes, sizes 32 bits
     cdef Listener listener
-    cdef Exchange exchange          # of the request that is queued or running
+    cdef Exchange exchange          # of the request that is queued or running; or a Session
     cdef Stream stream              # its bytes
     cdef DeadlineNode deadline      # of the phase; a tasklet that waits has one of its own
     cdef Linger linger
@@ -85,6 +86,7 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef int greet(self, Loop loop) except -1
     cdef bint read_request(self, Loop loop) except -1
     cdef int run_request(self, Loop loop) except -1
+    cdef int run_session(self, Loop loop, Session session) except -1
     cdef int wait_for_client(self, Loop loop) except -1
     cdef int flush(self, Loop loop) except -1
     cdef int when_flushed(self, Loop loop, bint late) except -1

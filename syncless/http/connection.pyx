@@ -6,6 +6,8 @@
        |             +---> QUEUED ------+  |                               |             too many run
        | malformed, too large, too late    | cannot be kept                | idle for too long
        +--> refused --> LINGERING <--------+                               +--> CLOSED
+       | the preface of HTTP/2
+       +--> CARRYING --- the session has ended ---> as after a response
 
 The transitions are a table; debug builds refuse others, and count those that are made. A connection has a
 Stream (its bytes), a node among the listener's deadlines and, while one is queued or running, an Exchange,
@@ -42,7 +44,7 @@ from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
 from syncless.http.application cimport Application, give_back
-from syncless.http.exchange cimport Exchange
+from syncless.http.exchange cimport Exchange, Session
 from syncless.http.listener cimport (
     HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode,
     Listener, next_of,
@@ -57,16 +59,17 @@ from syncless.http.stream cimport (
 )
 from syncless.http.wire cimport ROUNDS, WASTE, asks_by_head, head, pace_may_linger, refusal_fields
 
-from syncless.http.errors import REASONS, ClientGone, refusal, status_line
+from syncless.http.errors import REASONS, refusal, status_line
 from syncless.http.proxyheader import parse_proxy_header
 
-NAMES = ("greeting", "reading", "queued", "running", "lingering", "closed")
+NAMES = ("greeting", "reading", "queued", "running", "carrying", "lingering", "closed")
 
 FOLLOWS = {
     "greeting": ("reading", "closed"),
-    "reading": ("queued", "running", "lingering", "closed"),
+    "reading": ("queued", "running", "carrying", "lingering", "closed"),
     "queued": ("running", "reading"),   # its turn has come; or it is refused, or closed
     "running": ("reading", "closed"),
+    "carrying": ("reading", "closed"),
     "lingering": ("closed",),
     "closed": (),
 }
@@ -84,6 +87,10 @@ cdef int check_move(uint8_t old, uint8_t new) except -1:
         raise AssertionError(f"a connection cannot go from phase {old} to phase {new}: see connection.pyx")
     taken[old][new] += 1
     return 0
+
+
+# the line with which it begins (RFC 9113, 3.4); no request has it
+cdef bytes HTTP_2 = b"PRI * HTTP/2.0\r\n"
 
 
 def is_checked() -> bool:
@@ -243,6 +250,8 @@ cdef class Connection(Watcher):
                 self.refuse_busy(loop)
         if self.phase == READING:
             return self.wait_for_client(loop)
+        if self.phase == CARRYING:
+            return self.flush(loop)
         return self.read_away(loop) if self.phase == LINGERING else 0
 
     cdef int on_ready(self, Loop loop, int bits) except -1:
@@ -250,8 +259,7 @@ cdef class Connection(Watcher):
         if bits & HANGUP:
             self.stream.peer_shutdown = True
         if self.phase == RUNNING and self.exchange.interruptible and self.exchange.left():
-            self.exchange.interruptible = False  # once
-            loop.throw(self.exchange, ClientGone("the client has left"))
+            self.exchange.interrupt(loop)
         if bits & READ:
             told_readable(&self.stream)
         if bits & WRITE and self.stream.stalled:
@@ -273,6 +281,8 @@ cdef class Connection(Watcher):
             if listener.paces.may_wait(self.stream.fd):
                 return listener.deadlines.start(&self.deadline, WRITE_DEADLINE, self)
             return self.close(loop, True)
+        if self.phase == CARRYING:
+            return (<Session> self.exchange).expired(loop)
         if kind == HEAD_DEADLINE and self.stream.inbox.size:
             return self.refuse(loop, 408)
         if kind == QUEUE_DEADLINE:
@@ -373,7 +383,13 @@ cdef class Connection(Watcher):
                 return True
             self.drop_exchange(exchange)          # closed while Python code ran
         elif used < 0:
-            self.refuse(loop, -used)
+            if listener.http2 is not None and (     # whoever has asked for it in the handshake must begin it
+                    self.stream.layer != NULL or first_bytes(&self.stream, len(HTTP_2)) == HTTP_2):
+                exchange = (<Application> listener.http2).exchange(&incoming)
+            if exchange is None:
+                self.refuse(loop, -used)
+            elif self.phase == READING:         # else closed while Python code ran
+                self.run_session(loop, <Session> exchange)
         elif used > 0 and has_unsent(&self.stream):
             self.flush(loop)                    # comes back here when that is sent
         elif used > 0:
@@ -413,6 +429,22 @@ cdef class Connection(Watcher):
             return self.close_when_sent(loop)
         self.unread = False
         return listener.flusher.add(self) if has_unsent(&self.stream) else 0
+
+    cdef int run_session(self, Loop loop, Session session) except -1:
+        """Runs the session, which ends when the client leaves or nothing more is to be carried."""
+        self.exchange = session
+        self.move_to(CARRYING)
+        self.listener.deadlines.stop(&self.deadline)
+        loop.adopt(session)
+        session.run_inline(loop)
+        self.exchange = None
+        if self.phase == CLOSED:
+            drop_unsent(&self.stream, self.listener.buffers)
+            return 0
+        self.move_to(READING)
+        self.listener.deadlines.stop(&self.deadline)
+        self.unread = True                      # the client may still send frames
+        return self.close_when_sent(loop)
 
     cdef int drop_exchange(self, Exchange exchange) except -1:
         """The request has ended, or will never begin. Only the caller and the connection refer to it."""
@@ -468,8 +500,11 @@ cdef class Connection(Watcher):
         cdef bint late = stream.stalled
         cdef size_t before = stream.out_sent
         cdef int outcome
-        if self.exchange is not None and (stream.gone or loop.fds.entry(stream.fd).writers.first != NULL):
-            return 0                            # a tasklet that sends sees to it
+        if self.exchange is not None:
+            if stream.gone or loop.fds.entry(stream.fd).writers.first != NULL:
+                return 0                        # a tasklet that sends sees to it
+            if self.phase == CARRYING:
+                (<Session> self.exchange).fill(loop)
         outcome = FAILED_TO_SEND if stream.gone else send_pending(stream, listener.buffers)
         if outcome == SENT_ALL:
             if late:
@@ -480,7 +515,7 @@ cdef class Connection(Watcher):
         listener.paces.stalled(stream.fd, stream.out_sent - before)
         if listener.paces.too_slow(stream.fd):
             return self.close(loop, True)
-        if self.exchange is None:                # else its tasklet has deadlines of its own
+        if self.exchange is None or self.phase == CARRYING:     # else its tasklet has deadlines of its own
             listener.deadlines.start(&self.deadline, WRITE_DEADLINE, self)
         return self.listen(loop, WRITE)
 
@@ -495,6 +530,8 @@ cdef class Connection(Watcher):
                 loop.push(self)                 # the next request waited for this response to be sent
             elif self.listener.starved:
                 self.listener.offer_room()
+        elif self.phase == CARRYING:
+            (<Session> self.exchange).sent_all(loop)
         return 0
 
     # -- the end ---------------------------------------------------------------------------------------------
@@ -560,6 +597,8 @@ cdef class Connection(Watcher):
         if self.phase == QUEUED:
             listener.admission.leave(&self.deadline)
             self.drop_exchange(self.exchange)
+        if self.phase == CARRYING:
+            (<Session> self.exchange).lost(loop)
         self.move_to(CLOSED)
         listener.deadlines.stop(&self.deadline)
         listener.let_go(self.stream.fd, self.remote_addr if self.counted else None)

@@ -46,7 +46,7 @@ cdef class Exchange(Tasklet):
         renew_context(self)
         self.peer.begin(incoming)
         begin_response(
-            self.response, is_head_request(incoming.data, found), found.minor == 0, found.keep_alive)
+            self.response, is_head_request(incoming.data, found), found.minor, found.keep_alive)
         self.body.begin(self.peer, found.content_length, found.chunked, found.expect_continue)
         self.too_large = found.content_length > self.listener.limits.body_bytes
         self.upgraded = self.interruptible = False
@@ -60,7 +60,9 @@ cdef class Exchange(Tasklet):
         return 0
 
     cdef Body new_body(self)
+    cdef str name_of(self, object method, object path)
     cdef bint left(self) noexcept
+    cdef int interrupt(self, Loop loop) except -1
     cdef int tell_stop(self, bint at_last) except -1
 
     cdef void count(self) noexcept
@@ -73,3 +75,11 @@ cdef class Exchange(Tasklet):
     cdef int send_error_page(self, int status, BaseException error) except -1
     cdef int drain(self) except -1
     cdef int log_failure(self, BaseException error) except -1
+
+
+cdef class Session(Exchange):
+    # told by its connection
+    cdef int fill(self, Loop loop) except -1
+    cdef int sent_all(self, Loop loop) except -1
+    cdef int expired(self, Loop loop) except -1
+    cdef int lost(self, Loop loop) except -1

@@ -25,14 +25,15 @@ from syncless._core.threadloop cimport end_process
 from syncless._core.timeout cimport Alarm
 from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Peer
+from syncless.http.peer cimport Carried, Peer
 from syncless.http.request cimport Request
 from syncless.http.response cimport Response
-from syncless.http.wire cimport CODES
+from syncless.http.wire cimport CODES, HTTP_2
 
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
 from syncless.http.errors import REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout, refusal
+from syncless.http.notices import visible
 
 cdef enum:
     PIECE = 4096        # bytes read at a time; it bounds how far a compressed message can expand at once
@@ -304,7 +305,7 @@ cdef class Exchange(Tasklet):
     cdef int drain(self) except -1:
         """Reads away what the application left of the body, up to a limit, so that the connection can be
         kept."""
-        if not self.response.keep_alive:
+        if not self.response.keep_alive or self.response.minor == HTTP_2:
             return 0
         self.response.keep_alive = False
         if self.body.drainable(self.listener.limits.drain_bytes):
@@ -335,12 +336,26 @@ cdef class Exchange(Tasklet):
             if self.left():
                 raise ClientGone("the client has left")
 
+    cdef int interrupt(self, Loop loop) except -1:
+        """The client has left."""
+        if self.interruptible:
+            self.interruptible = False              # once
+            loop.throw(self, ClientGone("the client has left"))
+        return 0
+
     cdef int tell_stop(self, bint at_last) except -1:
         """The server stops, and what goes on for ever has to end; `at_last`: all that might. Is called again
         and again."""
         if self.upgraded and self.handler is not None:
             self.handler.tell_stop()
         return 0
+
+    cdef str name_of(self, object method, object path):
+        """The tasklet's name, which tells the streams of one connection apart."""
+        cdef str name = visible(f"{method} {path}")
+        if self.peer.stream != NULL and self.peer.stream.carried:
+            return f"{name} (stream {(<Carried> self.peer.owner).id})"
+        return name
 
     # -- its description for logs ----------------------------------------------------------------------------
 
@@ -388,3 +403,26 @@ cdef class Exchange(Tasklet):
         if not self.response.complete or self.peer.is_gone():
             return "X"
         return "+" if self.response.keep_alive else "-"
+
+
+cdef class Session(Exchange):
+    """A connection that carries the requests of others: it is an exchange as an upgraded connection is one,
+    but no request. The bytes of its frames are those of the connection.
+
+    fill()      puts what there is to send behind that which is pending; the connection sends it
+    sent_all()  that is gone
+    expired()   the time to begin or to go on has passed
+    lost()      the connection is closed
+    """
+
+    cdef int fill(self, Loop loop) except -1:
+        return 0
+
+    cdef int sent_all(self, Loop loop) except -1:
+        return 0
+
+    cdef int expired(self, Loop loop) except -1:
+        return 0
+
+    cdef int lost(self, Loop loop) except -1:
+        return 0

@@ -58,6 +58,9 @@ class Limits:
     drain_bytes: int = 1 << 16
     """Maximum bytes of an unread request body that are read and dropped to keep the connection; a larger rest
     closes it."""
+    streams: int = 100
+    """Maximum number of requests of one connection of HTTP/2 that run at a time; more are refused, for the
+    client to repeat (RFC 9113, 6.5.2)."""
     pipelined: int = 32
     """Number of requests of one connection that are answered before other connections get a turn."""
     connections: int = 0

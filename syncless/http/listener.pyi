@@ -49,6 +49,7 @@ class Listener:
     stopping: bool
     counters: Counters | None
     quota: Quota | None
+    http2: Application | None
     def __init__(
         self,
         application: Application,

@@ -193,6 +193,9 @@ OPTIONS = {  # heading -> options
             "cipher suites of TLS 1.2 in OpenSSL's notation (default: Mozilla's intermediate list)"),
         Option("tls_minimum", "1.2", "VERSION", text="oldest version of TLS, 1.2 or 1.3 (default 1.2)"),
         Option("plain_http", False, text="also answer plain HTTP on the HTTPS port"),
+        Option("http2", "tls", choices=("off", "tls", "cleartext"), text=
+            "speak HTTP/2 with clients that ask for it in the TLS handshake (tls, the default), also with "
+            "those that begin with it without TLS (cleartext), or never (off)"),
     ),
     "static files": (
         Option("static", {}, "/PREFIX=DIR", read=static, text=
@@ -292,6 +295,7 @@ class LimitOptions(TypedDict, total=False):
     body_bytes: int
     remembered: int
     drain_bytes: int
+    streams: int
     pipelined: int
     connections: int
     client_connections: int
@@ -349,6 +353,7 @@ class ServerOptions(LimitOptions, total=False):
     tls_minimum: str
     key_password: str | None
     plain_http: bool
+    http2: str
     trusted: str | Iterable[str]
     trusted_fields: Iterable[str]
     proxy_protocol: bool

@@ -1,7 +1,8 @@
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 
 from syncless._core.loop cimport Loop, Watcher
+from syncless._core.wait.waitqueue cimport WaitQueue
 from syncless.http.listener cimport Listener
 from syncless.http.stream cimport Stream
 from syncless.http.wire cimport head
@@ -15,6 +16,19 @@ cdef struct Incoming:           # a request that has come, and where from; all o
     bint trusted                # the client's forwarded fields count
     const char* data            # its head
     head* found                 # what the scanner has found there
+
+
+cdef class Carried(Watcher):    # the owner of a stream that is one of several in a connection
+    cdef WaitQueue readers, writers     # tasklets that wait for bytes of the body, or for room
+    cdef int32_t id                     # its number in the connection
+
+    cdef int send_head(self) except -1
+    cdef int set_trailers(self, bytes trailers) except -1
+    cdef int send_all(self, Peer peer, const char* data, Py_ssize_t size) except -1
+    cdef int send_soon(self) except -1
+    cdef int wait_writable(self, Peer peer) except -1
+    cdef int expired(self, Loop loop, int kind) except -1
+    cdef void consumed(self) noexcept
 
 
 cdef class Peer:
@@ -59,6 +73,18 @@ cdef class Peer:
     cdef inline bint has_body(self) noexcept:
         return self.stream != NULL and self.stream.out_body != NULL
 
+    cdef inline int send_head(self) except -1:
+        """What is pending are heads of responses, and they go to frames of their own."""
+        if self.stream == NULL:
+            self.fail_ended()
+        return (<Carried> self.owner).send_head()
+
+    cdef inline int set_trailers(self, bytes trailers) except -1:
+        """Their lines, for the end of the response."""
+        if self.stream == NULL:
+            self.fail_ended()
+        return (<Carried> self.owner).set_trailers(trailers)
+
     cdef int fail_ended(self) except -1
     cdef int set_body(self, bytes body) except -1
     cdef int send_soon(self) except -1
@@ -68,4 +94,5 @@ cdef class Peer:
     cdef int abort(self) except -1
 
     cdef Stream* open_stream(self) except NULL
+    cdef WaitQueue* waiters(self, Loop loop, int bit) except NULL
     cdef int wait(self, int bit, const char* why, int64_t ns) except -1

@@ -18,6 +18,18 @@ send_file()  the same with bytes of a file, by sendfile
 send_soon()  what is pending is sent at the end of this turn, though the request goes on
 abort()      the client must not take what it has for the whole: the connection is reset as the request ends
 
+A stream that is carried has no descriptor: several requests share a connection, by the frames of another
+protocol. Its owner (Carried) puts the bytes into frames and takes them out; what a request sees of its client
+is the same.
+
+send_head()      what is pending are heads of responses
+set_trailers()   fields that follow the body
+send_all()       as above, for the peer; it may keep some, and waits while it has much
+send_soon()      as above
+wait_writable()  parks the tasklet that sends until the client has taken something
+expired()        it has waited for too long for its turn
+consumed()       bytes of the inbox are used up
+
 While a tasklet waits the request may end, whose Peer serves another one then. So each wait is followed by a
 look whether the stream is still the same. An object that an application keeps has its Peer to itself.
 """
@@ -32,13 +44,13 @@ from posix.types cimport off_t
 from syncless._core.calls.descriptors cimport reading
 from syncless._core.calls.filesystems cimport in_pool, lies_in_memory
 from syncless._core.calls.portable cimport sendfile
-from syncless._core.current cimport wait_fd, wait_foreign_fd
+from syncless._core.current cimport wait_fd, wait_foreign_fd, wait_in
 from syncless._core.loop cimport FdEntry, Loop, Watcher
 from syncless._core.poll.now cimport has_hung_up
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.scheduler cimport TIMED_OUT, is_poll_due
 from syncless._core.threadloop cimport get_loop
-from syncless._core.wait.waitqueue cimport someone_waits, wake_all
+from syncless._core.wait.waitqueue cimport WaitQueue, someone_waits, wake_all
 from syncless.http.listener cimport WRITE_DEADLINE, Listener
 from syncless.http.stream cimport (
     SENT_ALL, STALLED, Stream, consume_inbox, drop_unsent, is_receivable, push_ciphertext, receive,
@@ -49,6 +61,29 @@ from syncless.http.wire cimport REPLY_CONTINUE, TOO_LONG, TOO_SLOW, limits, pace
 
 from syncless._core.calls.filesystems import bring_in
 from syncless.http.errors import BodyTimeout, ClientGone
+
+
+cdef class Carried(Watcher):
+    cdef int send_head(self) except -1:
+        return 0
+
+    cdef int set_trailers(self, bytes trailers) except -1:
+        return 0
+
+    cdef int send_all(self, Peer peer, const char* data, Py_ssize_t size) except -1:
+        return 0
+
+    cdef int send_soon(self) except -1:
+        return 0
+
+    cdef int wait_writable(self, Peer peer) except -1:
+        return 0
+
+    cdef int expired(self, Loop loop, int kind) except -1:
+        return 0
+
+    cdef void consumed(self) noexcept:
+        pass
 
 
 @cython.final
@@ -91,7 +126,7 @@ cdef class Peer:
     cdef int hear_end(self) except -1:
         """The loop tells the connection when the client leaves."""
         cdef Loop loop = self.listener.loop
-        if self.is_gone():
+        if self.is_gone() or self.stream.carried:   # its owner hears it all the same
             return 0
         return loop.fds.arm(self.stream.fd, READ)
 
@@ -111,10 +146,13 @@ cdef class Peer:
 
     cdef Py_ssize_t more(self) except -1:
         cdef Watcher owner = self.owner         # kept while Python code runs in the stream's layer
-        cdef Py_ssize_t n
+        cdef char* data = NULL
+        cdef Py_ssize_t n, before = self.at_hand(&data)
         if owner is None:
             self.fail_ended()
         while True:
+            if self.at_hand(&data) > before:    # put there by the owner of a stream that is carried
+                return self.at_hand(&data) - before
             n = receive_more(self.stream, self.listener.buffers)
             if n >= 0:
                 self.received += n
@@ -123,6 +161,8 @@ cdef class Peer:
 
     cdef void consume(self, Py_ssize_t n) noexcept:
         consume_inbox(self.stream, self.listener.buffers, n)
+        if self.stream.carried:
+            (<Carried> self.owner).consumed()
 
     cdef Py_ssize_t direct(self, char* into, Py_ssize_t n) except -2:
         cdef Watcher owner = self.owner
@@ -133,7 +173,7 @@ cdef class Peer:
         if stream.inbox.size:
             got = min(n, <Py_ssize_t> (stream.inbox.size - stream.inbox_start))
             memcpy(into, stream.inbox.data + stream.inbox_start, got)
-            consume_inbox(stream, self.listener.buffers, got)
+            self.consume(got)
             return got
         if is_receivable(stream):
             got = receive(stream, self.listener.buffers, into, n)
@@ -154,9 +194,9 @@ cdef class Peer:
         cdef Loop loop = get_loop()
         cdef int64_t began = loop.clock.now
         cdef int64_t limit = self.listener.limits.ping_ns if self.upgraded else self.listener.limits.body_ns
-        if stream == NULL or stream.fd < 0:
+        if stream == NULL or (stream.fd < 0 and not stream.carried):
             raise ClientGone("the connection is closed")
-        if someone_waits(&loop.fds.entry(stream.fd).readers):
+        if someone_waits(self.waiters(loop, READ)):
             raise RuntimeError("another tasklet is reading this body already")
         if self.wait(READ, "request body", limit) == TIMED_OUT:
             raise BodyTimeout(f"no byte of the request body came for {limit / 1e9:g} s")
@@ -192,6 +232,8 @@ cdef class Peer:
         return 0
 
     cdef int send_soon(self) except -1:
+        if self.stream != NULL and self.stream.carried:
+            return (<Carried> self.owner).send_soon()
         return self.listener.flusher.add(self.owner)
 
     cdef int send_all(self, const char* data, Py_ssize_t size) except -1:
@@ -200,6 +242,8 @@ cdef class Peer:
         cdef ssize_t n
         cdef Py_ssize_t done = 0
         cdef size_t ahead
+        if self.stream != NULL and self.stream.carried:
+            return (<Carried> owner).send_all(self, data, size)
         while owner is not None:
             stream = self.open_stream()
             if stream.out_body != NULL:         # a large body of the response before this one
@@ -250,7 +294,7 @@ cdef class Peer:
         self.send_all(NULL, 0)
         while count > 0:
             stream = self.open_stream()
-            copied = slow or stream.layer != NULL
+            copied = slow or stream.layer != NULL or stream.carried
             n = -1
             if not copied:
                 piece = min(count, <int64_t> (1 << 20))
@@ -286,8 +330,10 @@ cdef class Peer:
         cdef Stream* stream = self.stream
         cdef Loop loop = get_loop()
         cdef int outcome
-        if someone_waits(&loop.fds.entry(stream.fd).writers):
+        if someone_waits(self.waiters(loop, WRITE)):
             raise RuntimeError("another tasklet is sending on this connection already")
+        if stream.carried:
+            return (<Carried> self.owner).wait_writable(self)
         listener.paces.stalled(stream.fd, 0)
         while True:         # a look at the client each time
             outcome = self.wait(WRITE, "client to read", listener.deadlines.lists[WRITE_DEADLINE].length)
@@ -305,6 +351,8 @@ cdef class Peer:
         cdef Watcher owner = self.owner         # kept while this waits
         cdef Loop loop = get_loop()
         cdef int outcome
+        if self.stream.carried:
+            return wait_in(self.waiters(loop, bit), why, owner, loop.clock.now + ns)
         if loop is self.listener.loop:
             return wait_fd(loop, self.stream.fd, bit, loop.clock.now + ns, why, owner)
         outcome = wait_foreign_fd(loop, self.stream.fd, bit, loop.clock.now + ns)
@@ -312,13 +360,23 @@ cdef class Peer:
             self.stream.readable = True         # this thread's loop was told of it, not the connection's
         return outcome
 
+    cdef WaitQueue* waiters(self, Loop loop, int bit) except NULL:
+        """The tasklets of the loop that wait for bytes, or for room."""
+        cdef FdEntry* entry
+        if not self.stream.carried:
+            entry = loop.fds.entry(self.stream.fd)
+            return &entry.readers if bit & READ else &entry.writers
+        if loop is not self.listener.loop:
+            raise RuntimeError("a request of HTTP/2 can wait for its client in the thread of its server only")
+        return &(<Carried> self.owner).readers if bit & READ else &(<Carried> self.owner).writers
+
     cdef int abort(self) except -1:
         """Whole responses to earlier requests go out before."""
         cdef Stream* stream = self.stream
         cdef Loop loop = self.listener.loop
         if stream == NULL:
             return 0
-        if (stream.out.size > stream.out_sent and not stream.gone
+        if (stream.out.size > stream.out_sent and not stream.gone and not stream.carried
                 and not someone_waits(&loop.fds.entries[stream.fd].writers)):
             transmit(stream, stream.out.data + stream.out_sent, stream.out.size - stream.out_sent, NULL, 0)
         stream.gone = stream.torn = True

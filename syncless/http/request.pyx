@@ -10,7 +10,7 @@ that native threads have answered.
 """
 
 from syncless.http.wire cimport (
-    HEAD_DROPPED, HEAD_UNKNOWN, K_HOST, decode_path, head_header, head_limits, name_of, scan_fields,
+    HEAD_DROPPED, HEAD_UNKNOWN, HTTP_2, K_HOST, decode_path, head_header, head_limits, name_of, scan_fields,
     scan_line,
 )
 
@@ -167,7 +167,7 @@ cdef class HeadRequest(Request):
         if part == QUERY:
             return data[self.found.query:self.found.query + self.found.query_size].decode("latin-1")
         if part == VERSION:
-            return f"HTTP/1.{self.found.minor}"
+            return "HTTP/2.0" if self.found.minor == HTTP_2 else f"HTTP/1.{self.found.minor}"
         return None
 
     cdef int change(self, Part part, object value) except -1:

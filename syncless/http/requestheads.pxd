@@ -48,4 +48,4 @@ cdef class RequestHeads:
 
 
 cdef inline Memory* memory_of(RequestHeads heads, int fd) noexcept:
-    return heads.by_fd[fd] if fd < heads.fd_capacity else NULL
+    return heads.by_fd[fd] if <unsigned> fd < <unsigned> heads.fd_capacity else NULL

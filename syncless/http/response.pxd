@@ -10,7 +10,7 @@ cdef class Response:
     # the request that it answers
     cdef Peer peer
     cdef bint head_only             # HEAD
-    cdef bint http_1_0
+    cdef int minor                  # of HTTP/1, or HTTP_2
     cdef bint keep_alive            # the connection can go on afterwards
     # its head
     cdef object status              # a str or a number; None: there is no head yet
@@ -44,6 +44,8 @@ cdef class Response:
     cdef int put(self, object data, bint last) except -1
     cdef int put_file(self, int fd, int64_t offset, int64_t size) except -1
     cdef int end(self) except -1
+    cdef int end_with(self, bytes trailers) except -1
+    cdef bint takes_trailers(self) noexcept
 
     cdef int write_head(self, object status, list headers) except -1
     cdef int begin_head(self, object status) except -1
@@ -55,10 +57,10 @@ cdef class Response:
     cdef int add_dates(self) except -1
 
 
-cdef inline void begin_response(Response response, bint head_only, bint http_1_0, bint keep_alive) noexcept:
+cdef inline void begin_response(Response response, bint head_only, int minor, bint keep_alive) noexcept:
     """A request is to be answered."""
     response.head_only = head_only
-    response.http_1_0 = http_1_0
+    response.minor = minor
     response.keep_alive = keep_alive
     response.status = None
     response.committed = response.complete = False

@@ -22,9 +22,9 @@ from libc.string cimport memcpy
 from syncless._core.calls.files cimport is_slow
 from syncless.http.listener cimport Listener, ResponseHeads
 from syncless.http.wire cimport (
-    BY_CLOSE, BY_LENGTH, CHUNKED, COPIED, HEAD_UNKNOWN, K_CONNECTION, K_CONTENT_LENGTH, K_DATE, K_SERVER,
-    K_UPGRADE, NO_BODY, OUT_HIGH, REPLY_CHUNK, REPLY_FRAMING, REPLY_LAST_CHUNK, is_hop_by_hop, is_token,
-    is_value, known_name, put_chunk_line, put_framing, reply, reply_frame,
+    BY_CLOSE, BY_LENGTH, CHUNKED, COPIED, HEAD_UNKNOWN, HTTP_2, K_CONNECTION, K_CONTENT_LENGTH,
+    K_DATE, K_SERVER, K_UPGRADE, NO_BODY, OUT_HIGH, REPLY_CHUNK, REPLY_FRAMING, REPLY_LAST_CHUNK,
+    is_hop_by_hop, is_token, is_value, known_name, put_chunk_line, put_framing, reply, reply_frame,
 )
 
 cdef extern from "Python.h":
@@ -205,7 +205,7 @@ cdef class Response:
         self.peer.answered = True
         if (
             self.last_head is not None and self.length >= 0 and self.code == 200 and self.keep_alive
-            and not (self.head_only or self.http_1_0 or self.closes or self.listener.stopping)
+            and self.minor == 1 and not (self.head_only or self.closes or self.listener.stopping)
         ):
             self.framing = BY_LENGTH                    # as usual: the head of the last response, as it is
             self.committed = True
@@ -221,23 +221,24 @@ cdef class Response:
         if self.status is None:
             raise RuntimeError("the application produced a body before a status and headers")
         decided = reply_frame(
-            self.code, not self.http_1_0, self.head_only, self.length if declared else known_length, declared)
+            self.code, self.minor == 1, self.head_only, self.length if declared else known_length, declared)
         self.framing = decided.framing
         if not declared:
             self.length = decided.length
-        if self.listener.stopping or self.closes or self.framing == BY_CLOSE:
+        if self.minor != HTTP_2 and (self.listener.stopping or self.closes or self.framing == BY_CLOSE):
             self.keep_alive = False
         self.committed = True
         if self.last_head is not None:
-            if self.keep_alive and not self.http_1_0 and (declared or without_length):
+            if self.keep_alive and self.minor == 1 and (declared or without_length):
                 return self.peer.append(PyBytes_AS_STRING(self.last_head), PyBytes_GET_SIZE(self.last_head))
             self.peer.append(PyBytes_AS_STRING(self.last_head), PyBytes_GET_SIZE(self.last_head) - 2)
         else:
             self.peer.append(self.head.data, self.head.size)
             self.listener.buffers.release(&self.head)
-        return self.peer.append(fields, put_framing(
-            fields, -1 if declared else self.length, self.framing == CHUNKED, not self.http_1_0,
+        self.peer.append(fields, put_framing(
+            fields, -1 if declared else self.length, self.framing == CHUNKED, self.minor != 0,
             not self.keep_alive))
+        return self.peer.send_head() if self.minor == HTTP_2 else 0
 
     cdef int put(self, object data, bint last) except -1:
         """A part of the body. `last`: the rest follows without the application's having a say, so it need not
@@ -292,6 +293,20 @@ cdef class Response:
             size = min(size, self.length)
             self.peer.send_file(fd, offset, size, is_slow(fd))
             self.body_sent += size
+        return 0
+
+    cdef bint takes_trailers(self) noexcept:
+        """Whether its framing has a place for them."""
+        return self.framing == CHUNKED or (self.minor == HTTP_2 and self.framing == BY_CLOSE)
+
+    cdef int end_with(self, bytes trailers) except -1:
+        """As end(), with the lines of fields that follow the body."""
+        if self.framing == CHUNKED:
+            trailers = b"0\r\n" + trailers + b"\r\n"
+            self.peer.append(PyBytes_AS_STRING(trailers), PyBytes_GET_SIZE(trailers))
+        else:
+            self.peer.set_trailers(trailers)
+        self.complete = True
         return 0
 
     cdef int end(self) except -1:

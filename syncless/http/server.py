@@ -42,6 +42,12 @@ if TYPE_CHECKING:
 
 Self = TypeVar("Self", bound="Server")
 
+PROTOCOLS = ("off", "tls", "cleartext")
+NO_HTTP2 = (
+    "http2='cleartext' needs HTTP/2, and this syncless was built without it: install libnghttp2-dev "
+    "(libnghttp2-devel on Fedora) and build it again"
+)
+
 
 class Server:
     """A web server in this thread's loop; several may run in one process.
@@ -71,6 +77,7 @@ class Server:
         tls_minimum: str = "1.2",
         key_password: str | None = None,
         plain_http: bool = False,
+        http2: str = "tls",
         trusted: str | Iterable[str] = (),
         trusted_fields: Iterable[str] = DEFAULT_FIELDS,
         proxy_protocol: bool = False,
@@ -95,7 +102,13 @@ class Server:
         binds = [bind] if isinstance(bind, (str, Bind)) else list(bind or ())
         wanted = [parse_bind(text) if isinstance(text, str) else text for text in binds]
         wanted = wanted or [Bind(host=host, port=port)]
-        settings = TLSSettings(client_ca, ciphers, tls_minimum, key_password)
+        if http2 not in PROTOCOLS:
+            raise ValueError(f"http2 must be one of {', '.join(PROTOCOLS)}, not {http2!r}")
+        self.http2 = http2
+        can_http2 = http2 != "off" and self.sessions() is not None
+        if http2 == "cleartext" and not can_http2:
+            raise RuntimeError(NO_HTTP2)
+        settings = TLSSettings(client_ca, ciphers, tls_minimum, key_password, can_http2)
         self.certificates = make_certificates(ssl_context, certfile, keyfile, certificates, settings)
         if self.certificates is None and (plain_http or any(each.tls for each in wanted)):
             raise ValueError("TLS needs a certificate: give certfile, certificates or ssl_context")
@@ -127,6 +140,8 @@ class Server:
         )
         self.sockets = Sockets(wanted, options, self.certificates is not None)
         self.logs = Logs(access_log, access_log_format, error_log, error_log_format)
+        if native and http2 == "cleartext":
+            raise ValueError("http2='cleartext' cannot be combined with native handlers: they speak HTTP/1.1")
         if native and standby_threads:
             raise ValueError("standby_threads cannot be combined with native handlers, which hold no loop")
         self.handler_threads: HandlerThreads = (
@@ -177,6 +192,10 @@ class Server:
         """An application that answers each GET with what ``answer`` gives for its Accept field: a body and
         its type."""
         raise NotImplementedError
+
+    def sessions(self) -> Application | None:
+        """Makes the sessions of HTTP/2; None if it is not built."""
+        return None
 
     @staticmethod
     def threads_of(native: Mapping[str, Any], threads: int, limits: Limits) -> HandlerThreads:
@@ -235,6 +254,8 @@ class Server:
             proxy_protocol=self.proxy_protocol,
         )
         listener.counters = self.counters
+        if self.http2 == "cleartext" or (self.http2 == "tls" and tls):
+            listener.http2 = self.sessions()
         return listener
 
     def reopen_logs(self) -> None:

@@ -84,6 +84,7 @@ cdef struct Stream:             # embedded in its owner, which calls close_strea
     uint8_t ended               # recv() has said so
     uint8_t stalled             # the client is slow; more is sent when it is ready
     uint8_t gone                # nothing more can be sent
+    uint8_t carried             # it is one of several in a connection, and has no descriptor
     uint8_t torn                # the client must not take what it has for the whole: reset when it is closed
 
 cdef struct Input:              # the result of borrow_input()

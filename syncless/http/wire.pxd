@@ -7,6 +7,7 @@ cdef extern from "head.h" nogil:
         HEAD_UNKNOWN
         HEAD_DROPPED
         HEAD_BEFORE_HEADERS
+        HTTP_2
     struct head_header:
         uint32_t name, value
         uint16_t name_size, known

@@ -49,7 +49,6 @@ from syncless.http.wire cimport (
 )
 
 from syncless.http.filepart import FilePart
-from syncless.http.notices import visible
 from syncless.http.trust import FORWARDING, is_forwarding
 from syncless.wsgi.filewrapper import FileWrapper
 
@@ -412,7 +411,7 @@ cdef class WSGIExchange(Exchange):
     cdef str label(self):
         if self.request.values is None:
             return "request"
-        return visible(f"{self.request.part(METHOD)} {self.request.part(PATH)}")
+        return self.name_of(self.request.part(METHOD), self.request.part(PATH))
 
     # -- its life --------------------------------------------------------------------------------------------
 
@@ -536,6 +535,7 @@ cdef str SERVER_PROTOCOL = "SERVER_PROTOCOL"
 cdef str REMOTE_ADDR = "REMOTE_ADDR"
 cdef str REMOTE_PORT = "REMOTE_PORT"
 cdef str HTTP_1_0 = "HTTP/1.0"
+cdef str HTTP_2_0 = "HTTP/2.0"
 cdef str HTTP_HOST = "HTTP_HOST"
 
 # Never kept for the next request.
@@ -726,8 +726,8 @@ cdef class EnvironMaker:
             environ[QUERY_STRING] = self.last_query
         if found.target_size != 1 or data[found.target] != c"/":
             environ[REQUEST_URI] = environ[RAW_URI] = self.uri(data, found)
-        if found.minor == 0:
-            environ[SERVER_PROTOCOL] = HTTP_1_0
+        if found.minor != 1:
+            environ[SERVER_PROTOCOL] = HTTP_1_0 if found.minor == 0 else HTTP_2_0
         if found.authority_size:
             environ[HTTP_HOST] = PyUnicode_DecodeLatin1(data + found.authority, found.authority_size, NULL)
         return environ

@@ -82,6 +82,14 @@ class Server(server.Server):
     def page(answer: Callable[[str], tuple[bytes, str]]) -> Any:
         return page(answer)
 
+    def sessions(self) -> Application | None:
+        try:
+            module = importlib.import_module("syncless.http2.session")  # few servers have it
+        except ModuleNotFoundError:  # setup.py builds it where libnghttp2 is
+            return None
+        maker: Application = module.HTTP2(self.limits.streams, self.http2 == "cleartext")
+        return maker
+
     @staticmethod
     def threads_of(native: Mapping[str, Any], threads: int, limits: Limits) -> NativeHandlers:
         try:
@@ -224,6 +232,8 @@ def serve(
     - `ciphers`: suites of TLS 1.2 in OpenSSL's notation. `tls_minimum`: "1.2" or "1.3".
     - `ssl_context`: instead of all these, an SSLContext or a callable that makes one.
     - `plain_http`: the port speaks plain HTTP, too.
+    - `http2`: "tls" speaks HTTP/2 with clients that ask for it in the TLS handshake (ALPN), "cleartext" also
+      with those that begin with it without TLS, "off" never (see docs/howto/http2.md).
 
     Proxies:
 

@@ -68,6 +68,19 @@ def test_several_parts_are_chunked_unless_their_length_is_known(start, letters, 
         assert body == b"abcdefghij" * 20000 and ("transfer-encoding" in headers) is not known
 
 
+def test_parts_for_a_client_of_http_1_0_end_with_the_connection(start, letters):
+    parts = [
+        {"file": letters, "offset": 0, "count": 9, "more_body": True},
+        {"file": letters, "offset": 0, "count": 1},
+    ]
+    client = start.client(start(giving(*parts)))
+    client.send(b"GET / HTTP/1.0\r\n\r\n")
+    received = b""
+    while data := client.sock.recv(4096):
+        received += data
+    assert received.endswith(b"\r\n\r\nabcdefghia")
+
+
 def test_static_file_beside_an_application_is_sent_by_sendfile(start, tmp_path, monkeypatch):
     from syncless.http import filepart
 

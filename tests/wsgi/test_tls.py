@@ -148,7 +148,7 @@ def test_slow_handshake_blocks_no_other_client_and_times_out(https, authority):
         sock.close()
 
 
-def test_alpn_chooses_http_1_1(https, authority):
+def test_alpn_chooses_http_1_1_where_http_2_is_off(https, authority):
     """A browser offers h2 first; without an answer it would have to guess (RFC 7301)."""
     context = authority.client_context()
     context.set_alpn_protocols(["h2", "http/1.1"])
@@ -157,7 +157,7 @@ def test_alpn_chooses_http_1_1(https, authority):
         with connect(server, context) as client:
             return client.selected_alpn_protocol()
 
-    server = https(hello)
+    server = https(hello, http2="off")
     assert in_thread(chosen) == "http/1.1"
 
 

@@ -15,6 +15,8 @@
 
 #define HEAD_MAX_HEADERS 128        /* room in struct head; the limit in use may be lower */
 
+enum { HTTP_2 = 2 };                /* in place of a minor version: heads of HTTP/2 are written as these */
+
 struct head_header {
     uint32_t name, value;           /* offsets from the start of the buffer */
     uint16_t name_size;
@@ -32,7 +34,7 @@ struct head {
     uint32_t path, path_size;       /* of the target, still percent-encoded, without the query */
     uint32_t query, query_size;     /* without the question mark */
     uint32_t authority, authority_size;     /* of an absolute-form target (RFC 9112, 3.2.2), else size 0 */
-    int minor;                      /* HTTP/1.minor, 0 or 1 */
+    int minor;                      /* HTTP/1.minor, 0 or 1; HTTP_2: see below */
     int header_count;
     int64_t content_length;         /* -1: none given */
     char chunked;                   /* the body is chunked */

@@ -1,0 +1,76 @@
+"""A request that a connection of HTTP/2 carries. See stream.pyx."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t
+
+from syncless._core.linked cimport LinkedList, Node
+from syncless._core.loop cimport Loop
+from syncless._core.wait.waitqueue cimport WaitQueue
+from syncless.http.connection cimport Connection
+from syncless.http.exchange cimport Exchange, Session
+from syncless.http.listener cimport DeadlineNode
+from syncless.http.peer cimport Carried
+from syncless.http.stream cimport Buffer, Stream
+from syncless.http.wire cimport pace
+from syncless.http2.nghttp2 cimport nghttp2_session
+
+
+cdef enum:
+    CREDIT = 1000           # frames that a client may send which move nothing: see session.pyx
+
+
+cdef class Frames(Session):     # the part of an HTTP2Session that its streams know
+    cdef int most_streams           # requests that may run or wait at a time
+    cdef Connection connection
+    cdef nghttp2_session* library
+    cdef LinkedList all_streams     # borrowed: those that are open, or whose application runs
+    cdef PyObject* first_new        # streams whose head has come, in this order
+    cdef PyObject* last_new
+    cdef PyObject* first_closed     # those that have ended
+    cdef WaitQueue room             # its own tasklet, while too much is to be sent
+    cdef int open_streams           # that the library has
+    cdef int running                # whose application runs or waits for its turn
+    cdef int64_t credit             # frames that the client may send without moving anything
+    cdef bint in_head               # the fields of a request have begun and not ended
+    cdef bint begun                 # a request has come
+    cdef bint noticed               # the client has been told that the server stops
+    cdef bint interrupted           # the requests that run have been, because it stops at last
+    cdef bint over                  # nothing more is to be done
+
+    cdef int soon(self) except -1
+    cdef void allow(self, int64_t frames) noexcept
+
+
+cdef class RequestStream(Carried):
+    cdef Frames session
+    cdef Exchange exchange          # of its request, while it is queued or running
+    cdef Stream bytes               # of the body and of the response, without frames; see http/stream.pxd
+    cdef Buffer fields              # those of the request, as they come: sizes, name, value
+    cdef DeadlineNode deadline      # of its time in the queue
+    cdef pace state                 # how fast the client takes the response
+    cdef int64_t taken              # bytes of the response that have gone to frames
+    cdef int64_t unread             # bytes of the body for which the window is to be opened again
+    cdef Node place                 # among those of its session
+    cdef PyObject* after            # the next one that is to be begun
+    cdef PyObject* after_closed     # the next one that has been closed
+    cdef bytes trailers             # lines of fields that follow the response, or None
+    cdef int status                 # of the refusal that its head deserves, or 0
+    cdef bint open                  # the library knows it
+    cdef bint has_body              # DATA frames follow the head
+    cdef bint has_length            # Content-Length says how long the body is
+    cdef bint ended                 # the client has sent all of its body
+    cdef bint answered              # the head of the response is on its way
+    cdef bint finished              # all of the response is here
+    cdef bint deferred              # the library waits for more of it
+
+    cdef int begin(self, Loop loop) except -1
+    cdef int write_head(self, Buffer* text) except -1
+    cdef int write_cookies(self, Buffer* text) except -1
+    cdef int finish(self) except -1
+    cdef int end_response(self) except -1
+    cdef int reset(self, uint32_t error) except -1
+    cdef int refuse(self, int status, str explanation, bytes text) except -1
+    cdef int refuse_busy(self) except -1
+    cdef int closed(self, Loop loop) except -1
+    cdef int resume(self) except -1
+    cdef size_t left(self) noexcept

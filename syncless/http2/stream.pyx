@@ -1,0 +1,509 @@
+"""RequestStream: a request that a connection of HTTP/2 carries, from its head to the end of its response.
+
+Takes the fields that came and the bytes of the body; gives the request to the listener's Application, and the
+library the response. The application knows nothing of frames: it has a Peer, whose bytes are those of the
+body and of the response.
+
+A request is written as a head of HTTP/1.1 and read by the scanner that reads those, so what is malformed or
+too large is the same in both. In the same way a body without a Content-Length is written in chunks, and the
+head of a response is the text that HTTP/1.1 sends, whose lines become fields here. Price: a copy of some
+hundred bytes.
+
+A stream's window opens as its body is read. Next to read: session.pyx.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Realloc
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+from syncless._core.clock cimport monotonic_ns
+from syncless._core.linked cimport remove
+from syncless._core.loop cimport Loop
+from syncless._core.poll.poller cimport WRITE
+from syncless._core.scheduler cimport TIMED_OUT, Scheduler
+from syncless._core.wait.waitqueue cimport someone_waits, wake_all
+from syncless.http.application cimport Application, give_back
+from syncless.http.connection cimport Connection, write_refusal
+from syncless.http.exchange cimport Exchange, Session
+from syncless.http.listener cimport NO_DEADLINE, WRITE_DEADLINE, Listener
+from syncless.http.peer cimport Carried, Incoming, Peer
+from syncless.http.request cimport HeadRequest
+from syncless.http.stream cimport Buffer, Buffers, Stream, drop_unsent, free_stream
+from syncless.http.wire cimport (
+    HTTP_2, NO_BODY, OUT_HIGH, head, is_hop_by_hop, known_name, pace_is_too_slow, pace_look, pace_may_wait,
+    scan_fields, scan_line,
+)
+from syncless.http2.nghttp2 cimport *
+
+from syncless.http.errors import ClientGone
+
+cdef enum:
+    RESPONSE = 20           # frames that a response allows
+    MOVED = 256             # bytes that allow one
+
+
+cdef class Frames(Session):
+    cdef int soon(self) except -1:
+        """There may be frames to send."""
+        if self.library == NULL or self.connection.stream.fd < 0:
+            return 0
+        return self.listener.flusher.add(self.connection)
+
+    cdef void allow(self, int64_t frames) noexcept:
+        """Something has moved: the client may send so many more."""
+        self.credit = min(<int64_t> CREDIT, self.credit + frames)
+
+
+cdef void submit_trailers(nghttp2_session* library, RequestStream stream) noexcept:
+    cdef Py_ssize_t count
+    try:
+        count = find_fields(PyBytes_AS_STRING(stream.trailers), PyBytes_GET_SIZE(stream.trailers), False)
+        nghttp2_submit_trailer(library, stream.id, fields_found, count)
+    except MemoryError:
+        nghttp2_submit_rst_stream(library, NGHTTP2_FLAG_NONE, stream.id, NGHTTP2_INTERNAL_ERROR)
+
+
+cdef ssize_t take_response(
+    nghttp2_session* library, int32_t id, uint8_t* into, size_t room, uint32_t* flags,
+    nghttp2_data_source* source, void* owner,
+) noexcept:
+    """Bytes of a response for a DATA frame."""
+    cdef Frames session = <Frames> owner
+    cdef RequestStream stream = <RequestStream> source.ptr
+    cdef Stream* of = &stream.bytes
+    cdef size_t taken = 0, part
+    if of.out_sent < of.out.size:
+        taken = min(room, of.out.size - of.out_sent)
+        memcpy(into, of.out.data + of.out_sent, taken)
+        of.out_sent += taken
+    if of.out_body != NULL and of.out_sent >= of.out.size:
+        part = of.out_sent - of.out.size
+        part = min(room - taken, PyBytes_GET_SIZE(<object> of.out_body) - part)
+        memcpy(into + taken, PyBytes_AS_STRING(<object> of.out_body) + (of.out_sent - of.out.size), part)
+        of.out_sent += part
+        taken += part
+    stream.taken += taken
+    session.allow(<int64_t> taken // MOVED)
+    if stream.left() == 0:
+        drop_unsent(of, session.listener.buffers)
+        if stream.finished:
+            flags[0] |= NGHTTP2_DATA_FLAG_EOF
+            if stream.trailers is not None:
+                flags[0] |= NGHTTP2_DATA_FLAG_NO_END_STREAM
+                submit_trailers(library, stream)
+        elif taken == 0:
+            stream.deferred = True
+            return NGHTTP2_ERR_DEFERRED
+        try:
+            wake_all(&stream.writers)
+        except MemoryError:
+            return NGHTTP2_ERR_CALLBACK_FAILURE
+    return taken
+
+
+# -- from the text of a head to fields -----------------------------------------------------------------------
+
+# Nothing switches tasklets while they are in use.
+cdef nghttp2_nv* fields_found = NULL
+cdef size_t fields_room = 0
+cdef char* fields_end = NULL        # behind the empty line
+
+
+cdef Py_ssize_t find_fields(char* text, Py_ssize_t size, bint has_status) except -1:
+    """The fields of a head or of trailers, up to the empty line, in `fields_found`; how many. Their names are
+    made lower case in place. Fields of the connection are left out: HTTP/2 has none."""
+    global fields_found, fields_room, fields_end
+    cdef Py_ssize_t count = 0
+    cdef char* end = text + size
+    cdef char* line_end
+    cdef char* colon
+    cdef char* at
+    cdef nghttp2_nv* field
+    cdef void* grown
+    while text < end:
+        line_end = <char*> memchr(text, c"\r", end - text)
+        if line_end == NULL or line_end == text:
+            break
+        if <size_t> count == fields_room:
+            grown = PyMem_Realloc(fields_found, (fields_room + 64) * sizeof(nghttp2_nv))
+            if grown == NULL:
+                raise MemoryError
+            fields_found = <nghttp2_nv*> grown
+            fields_room += 64
+        field = &fields_found[count]
+        field.flags = NGHTTP2_NV_FLAG_NONE
+        if has_status:                              # "HTTP/1.1 200 OK"
+            has_status = False
+            field.name, field.namelen = <uint8_t*> b":status", 7
+            field.value, field.valuelen = <uint8_t*> text + 9, 3
+            count += 1
+        else:
+            colon = <char*> memchr(text, c":", line_end - text)
+            at = text
+            while at < colon:
+                if c"A" <= at[0] <= c"Z":
+                    at[0] += 32
+                at += 1
+            if not is_hop_by_hop(known_name(text, colon - text)):
+                field.name, field.namelen = <uint8_t*> text, colon - text
+                at = colon + 1
+                while at < line_end and (at[0] == c" " or at[0] == c"\t"):
+                    at += 1
+                field.value, field.valuelen = <uint8_t*> at, line_end - at
+                count += 1
+        text = line_end + 2
+    fields_end = text + 2
+    return count
+
+
+# -- a stream ------------------------------------------------------------------------------------------------
+
+
+@cython.final
+@cython.no_gc       # made in a callback; its cycles with a Session and an Exchange end with the request
+cdef class RequestStream(Carried):
+    def __dealloc__(self):
+        cdef Buffers buffers
+        if self.session is not None:
+            remove(&self.session.all_streams, &self.place)
+            buffers = self.session.listener.buffers
+            free_stream(&self.bytes, buffers)
+            buffers.release(&self.fields)
+
+    cdef size_t left(self) noexcept:
+        """Bytes of the response that have not gone to frames yet."""
+        cdef size_t body = 0
+        if self.bytes.out_body != NULL:
+            body = PyBytes_GET_SIZE(<object> self.bytes.out_body)
+        return self.bytes.out.size + body - self.bytes.out_sent
+
+    # -- its life --------------------------------------------------------------------------------------------
+
+    cdef int begin(self, Loop loop) except -1:
+        """Its head has come: the request gets its turn, waits for it or is refused."""
+        cdef Frames session = self.session
+        cdef Listener listener = session.listener
+        cdef Connection connection = session.connection
+        cdef Application application = <Application> listener.application
+        cdef head found
+        cdef Incoming incoming = Incoming(
+            <PyObject*> listener, <PyObject*> self, &self.bytes, <PyObject*> connection.remote_addr,
+            connection.remote_port, connection.trusted, NULL, &found)
+        cdef Buffer text
+        cdef long line, used = -500
+        if session.running >= session.most_streams:         # for streams that the client has reset, too
+            return self.reset(NGHTTP2_REFUSED_STREAM)
+        if connection.stream.layer != NULL:                 # for those who ask about the connection
+            Py_INCREF(<object> connection.stream.layer)
+            self.bytes.layer = connection.stream.layer
+        memset(&text, 0, sizeof(Buffer))
+        try:
+            self.write_head(&text)
+            incoming.data = text.data
+            line = used = scan_line(text.data, text.size, &listener.limits.head, &found)
+            if line > 0:
+                used = scan_fields(text.data, text.size, line, &listener.limits.head, &found)
+            if self.status:
+                used = -self.status
+            if used <= 0:
+                return self.refuse(-used if used else 400, None, text.data[:text.size])
+            found.minor = HTTP_2
+            found.websocket = False
+            found.keep_alive = True
+            found.chunked = self.has_body and found.content_length < 0
+            application.heads.scanned = 0
+            self.exchange = application.exchange(&incoming)
+        except MemoryError:
+            raise
+        except Exception as error:
+            loop.report(session, error)
+            return self.refuse(500, None, text.data[:text.size])
+        finally:
+            listener.buffers.release(&text)
+        if self.exchange is None:                           # native handlers
+            return self.reset(NGHTTP2_HTTP_1_1_REQUIRED)
+        session.running += 1
+        listener.requests += 1
+        if listener.quota is not None:
+            listener.quota.take()
+        if listener.admission.begin():
+            return loop.push(self)
+        if not listener.admission.queue(&self.deadline, self):
+            return self.refuse_busy()
+        return 0
+
+    cdef int write_head(self, Buffer* text) except -1:
+        """Writes the request as HTTP/1.1 does. The library has checked the names and the values."""
+        cdef Buffers buffers = self.session.listener.buffers
+        cdef const char* at = self.fields.data
+        cdef const char* end = at + self.fields.size
+        cdef const char* method = b""
+        cdef const char* path = b""
+        cdef const char* authority = b""
+        cdef uint32_t sizes[2]
+        cdef uint32_t method_size = 0, path_size = 0, authority_size = 0
+        cdef const char* value
+        cdef bint cookies = False
+        while at < end:
+            memcpy(sizes, at, 8)
+            at += 8
+            value = at + sizes[0]
+            if at[0] == c":":
+                if at[1] == c"m":
+                    method, method_size = value, sizes[1]
+                elif at[1] == c"p":
+                    path, path_size = value, sizes[1]
+                elif at[1] == c"a":
+                    authority, authority_size = value, sizes[1]
+            at = value + sizes[1]
+        if path_size == 0:                                  # CONNECT has none
+            path, path_size = authority, authority_size
+        if not (is_visible(method, method_size) and is_visible(path, path_size)):
+            self.status = 400
+        buffers.append(text, method, method_size)
+        buffers.append(text, b" ", 1)
+        buffers.append(text, path, path_size)
+        buffers.append(text, b" HTTP/1.1\r\n", 11)
+        if authority_size:
+            put_field(buffers, text, b"host", 4, authority, authority_size)
+        at = self.fields.data
+        while at < end:
+            memcpy(sizes, at, 8)
+            at += 8
+            value = at + sizes[0]
+            if sizes[0] == 6 and memcmp(at, b"cookie", 6) == 0:
+                cookies = True
+            elif sizes[0] == 4 and authority_size and memcmp(at, b"host", 4) == 0:
+                if sizes[1] != authority_size or memcmp(value, authority, authority_size):
+                    self.status = 400                       # RFC 9113, 8.3.1
+            elif at[0] != c":":
+                put_field(buffers, text, at, sizes[0], value, sizes[1])
+            at = value + sizes[1]
+        if cookies:
+            self.write_cookies(text)
+        buffers.append(text, b"\r\n", 2)
+        buffers.release(&self.fields)
+        return 0
+
+    cdef int write_cookies(self, Buffer* text) except -1:
+        """All in one field (RFC 9113, 8.2.3)."""
+        cdef Buffers buffers = self.session.listener.buffers
+        cdef const char* at = self.fields.data
+        cdef const char* end = at + self.fields.size
+        cdef uint32_t sizes[2]
+        cdef const char* before = b"cookie: "
+        while at < end:
+            memcpy(sizes, at, 8)
+            if sizes[0] == 6 and memcmp(at + 8, b"cookie", 6) == 0:
+                buffers.append(text, before, 8 if before[0] == c"c" else 2)
+                buffers.append(text, at + 8 + 6, sizes[1])
+                before = b"; "
+            at += 8 + sizes[0] + sizes[1]
+        return buffers.append(text, b"\r\n", 2)
+
+    cdef int turn(self, Scheduler loop) except -1:
+        """Its request runs, to its end."""
+        cdef Listener listener = self.session.listener
+        cdef Exchange exchange = self.exchange
+        if not self.bytes.gone:                             # else the client has reset it meanwhile
+            exchange.started = (<Loop> loop).clock.now
+            (<Loop> loop).adopt(exchange)
+            exchange.run_inline(loop)                       # may park; others run meanwhile
+            if listener.counters is not None:
+                exchange.count()
+        listener.admission.end()
+        return self.finish()
+
+    cdef int finish(self) except -1:
+        """The request has ended, or will never run."""
+        cdef Frames session = self.session
+        cdef Exchange exchange = self.exchange
+        self.exchange = None
+        session.running -= 1
+        wake_all(&self.readers)
+        if someone_waits(&self.writers):
+            self.bytes.torn = True                          # in the middle of a response
+            wake_all(&self.writers)
+        exchange.end()
+        give_back(<Application> session.listener.application, exchange, -1)
+        if self.bytes.torn or not self.answered:
+            return self.reset(NGHTTP2_INTERNAL_ERROR)
+        return self.end_response()
+
+    cdef int end_response(self) except -1:
+        """All of it is here."""
+        self.session.allow(RESPONSE)
+        self.finished = True
+        session_consume(self)
+        return self.resume()
+
+    cdef int reset(self, uint32_t error) except -1:
+        self.finished = True
+        if not self.open or self.session.library == NULL:
+            return 0
+        session_consume(self)
+        nghttp2_submit_rst_stream(self.session.library, NGHTTP2_FLAG_NONE, self.id, error)
+        return self.session.soon()
+
+    cdef int refuse(self, int status, str explanation, bytes text) except -1:
+        """Answers a request that no application gets."""
+        cdef Frames session = self.session
+        cdef HeadRequest request = HeadRequest(text, session.connection.remote_addr, refused=True)
+        request.found.minor = HTTP_2
+        write_refusal(
+            session.listener, &self.bytes, session.connection.remote_addr, status, explanation, request)
+        self.send_head()
+        return self.end_response()
+
+    cdef int refuse_busy(self) except -1:
+        """The client is told to come back later."""
+        cdef Frames session = self.session
+        cdef Exchange exchange = self.exchange
+        write_refusal(
+            session.listener, &self.bytes, session.connection.remote_addr, 503,
+            "Too many requests are in progress.", exchange.request)
+        self.exchange = None
+        session.running -= 1
+        self.send_head()
+        self.end_response()
+        exchange.end()
+        return give_back(<Application> session.listener.application, exchange, -1)
+
+    cdef int expired(self, Loop loop, int kind) except -1:
+        self.session.listener.admission.expire()
+        return self.refuse_busy()
+
+    cdef int closed(self, Loop loop) except -1:
+        """The client has reset it, has left, or has had all of the response."""
+        wake_all(&self.readers)
+        wake_all(&self.writers)
+        if self.exchange is None:
+            return 0
+        if self.deadline.kind != NO_DEADLINE:
+            self.session.listener.admission.leave(&self.deadline)
+            self.answered = False
+            return self.finish()
+        return self.exchange.interrupt(loop)
+
+    # -- for the Peer of its request -------------------------------------------------------------------------
+
+    cdef int send_head(self) except -1:
+        """Heads of interim responses, then that of the final one; what lies behind that is its body."""
+        cdef nghttp2_session* library = self.session.library
+        cdef Stream* of = &self.bytes
+        cdef nghttp2_data_provider body
+        cdef char* text
+        cdef Py_ssize_t count
+        cdef bint whole
+        if library == NULL or not self.open:
+            return 0
+        while not self.answered and of.out_sent < of.out.size:
+            text = of.out.data + of.out_sent
+            count = find_fields(text, of.out.size - of.out_sent, True)
+            if text[9] == c"1":
+                nghttp2_submit_headers(library, NGHTTP2_FLAG_NONE, self.id, NULL, fields_found, count, NULL)
+            else:
+                self.answered = True
+                whole = self.exchange is not None and (
+                    self.exchange.response.framing == NO_BODY or self.exchange.response.length == 0)
+                body.source.ptr = <void*> self
+                body.read_callback = take_response
+                nghttp2_submit_response(library, self.id, fields_found, count, NULL if whole else &body)
+            of.out_sent = fields_end - of.out.data
+        if self.left() == 0:
+            drop_unsent(of, self.session.listener.buffers)
+        return self.session.soon()
+
+    cdef int set_trailers(self, bytes trailers) except -1:
+        self.trailers = b"%b" % trailers            # whose names may be made lower case
+        return 0
+
+    cdef int send_soon(self) except -1:
+        if not self.answered:
+            self.send_head()
+        return self.resume()
+
+    cdef int send_all(self, Peer peer, const char* data, Py_ssize_t size) except -1:
+        cdef Py_ssize_t part
+        while size:
+            if peer.stream != &self.bytes or self.bytes.gone:
+                peer.open_stream()
+                raise ClientGone("the request has ended")
+            if self.bytes.out.size >= OUT_HIGH or self.bytes.out_body != NULL:
+                self.resume()
+                peer.wait_writable()
+                continue
+            part = min(size, <Py_ssize_t> OUT_HIGH - <Py_ssize_t> self.bytes.out.size)
+            peer.append(data, part)
+            data += part
+            size -= part
+        self.send_soon()
+        while peer.stream == &self.bytes and not self.bytes.gone and self.left() >= OUT_HIGH:
+            peer.wait_writable()
+        return 0
+
+    cdef int resume(self) except -1:
+        """There are bytes of the response for the library."""
+        if self.deferred and self.open and self.session.library != NULL:
+            self.deferred = False
+            nghttp2_session_resume_data(self.session.library, self.id)
+        return self.session.soon()
+
+    cdef int wait_writable(self, Peer peer) except -1:
+        cdef Listener listener = self.session.listener
+        cdef int64_t look = listener.deadlines.lists[WRITE_DEADLINE].length
+        cdef int outcome
+        self.state.since = self.state.progress = monotonic_ns()
+        while True:                                 # a look at the client each time
+            outcome = peer.wait(WRITE, "client to read", look)
+            if peer.stream != &self.bytes or self.bytes.gone:
+                return 0
+            self.state.given = self.taken
+            pace_look(&self.state, 0, monotonic_ns())
+            if outcome != TIMED_OUT or not pace_may_wait(&self.state, &listener.limits, monotonic_ns()):
+                break
+        self.state.waited += monotonic_ns() - self.state.since
+        self.state.since = 0
+        if outcome == TIMED_OUT or pace_is_too_slow(&self.state, &listener.limits, monotonic_ns()):
+            self.bytes.gone = self.bytes.torn = True
+        return 0
+
+    cdef void consumed(self) noexcept:
+        """The window opens by what has been read: the inbox has chunk lines, too."""
+        cdef int64_t still = self.bytes.inbox.size - self.bytes.inbox_start
+        if still < self.unread and self.open and self.session.library != NULL:
+            nghttp2_session_consume(self.session.library, self.id, self.unread - still)
+            self.unread = still
+            self.session.soon()
+
+
+cdef void session_consume(RequestStream stream) noexcept:
+    """What is left of the body is not read any more."""
+    cdef Buffers buffers = stream.session.listener.buffers
+    buffers.release(&stream.bytes.inbox)
+    stream.bytes.inbox_start = 0
+    if stream.unread and stream.open and stream.session.library != NULL:
+        nghttp2_session_consume(stream.session.library, stream.id, stream.unread)
+        stream.unread = 0
+
+
+cdef bint is_visible(const char* text, uint32_t size) noexcept:
+    """Whether it is one word of a request line."""
+    cdef uint32_t i
+    for i in range(size):
+        if <uint8_t> text[i] <= 32 or text[i] == 127:
+            return False
+    return size > 0
+
+
+cdef int put_field(
+    Buffers buffers, Buffer* text, const char* name, size_t name_size, const char* value, size_t size,
+) except -1:
+    buffers.append(text, name, name_size)
+    buffers.append(text, b": ", 2)
+    buffers.append(text, value, size)
+    return buffers.append(text, b"\r\n", 2)
