@@ -25,7 +25,7 @@ from syncless.http.handlerthreads import HandlerThreads, NoHandlerThreads, Serve
 from syncless.http.limits import Limits, limits_of
 from syncless.http.listener import Listener, Quota
 from syncless.http.serverlogs import Logs
-from syncless.http.sockets import Opened, SocketOptions, Sockets, owner_ids
+from syncless.http.sockets import Opened, SocketOptions, Sockets, backlog_of, owner_ids
 from syncless.http.trust import DEFAULT_FIELDS, Forward, Forwarding, Trust
 from syncless.tools.otherhubs import watch_hubs
 
@@ -303,6 +303,10 @@ class Server:
         self.handler_threads.limit_requests(quota)
         for listener in self.listeners:
             listener.quota = quota
+
+    def backlog(self) -> tuple[int, int]:
+        """Connections that wait to be accepted at the fullest of its listening sockets, and how many may."""
+        return max((backlog_of(served.sock) for served in self._served), default=(0, 0))
 
     def pause_accepting(self) -> None:
         """Leaves new connections to other processes that have the same sockets."""

@@ -81,6 +81,18 @@ class Sockets:
                 shut(sock)
 
 
+def backlog_of(sock: socket.socket) -> tuple[int, int]:
+    """Connections that wait to be accepted, and how many may: of TCP, on Linux, else (0, 0)."""
+    if sys.platform != "linux" or sock.family == socket.AF_UNIX:
+        return 0, 0
+    try:  # tcpi_unacked and tcpi_sacked, which mean this for a listening socket
+        told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+    except OSError:  # closed meanwhile
+        return 0, 0
+    waiting, most = struct.unpack_from("=II", told, 24)
+    return waiting, most
+
+
 @record(frozen=True)
 class SocketOptions:
     """How sockets are opened."""

@@ -39,6 +39,8 @@ FIGURES_EVERY = 1.0
 """Seconds between two counts of what costs something to count."""
 STALL_SECONDS = 0.2
 """For which the loop may stand still before that is told as a stall."""
+RECENT_SECONDS = 60.0
+"""For which the longest stall counts as a recent one."""
 KEPT_STALLS = 20
 SHOWN_REQUESTS = 100
 """The oldest; of the others only their number is told."""
@@ -138,8 +140,15 @@ class Reporter:
             figures["tasklets"] = len(self._tasklets())
             figures["memory_bytes"] = memory()
             figures["open_files"] = open_files()
+            figures["backlog"], figures["backlog_limit"] = self._server.backlog()
+            figures["recent_stall_ns"] = self._recent_stall_ns()
             figures["cpu_ns"] = time.process_time_ns()
             write(self._row, figures.items())
+
+    def _recent_stall_ns(self) -> int:
+        since = time.time() - RECENT_SECONDS
+        recent = (one["seconds"] for one in self._stalls if one["at"] + one["seconds"] > since)
+        return int(max(recent, default=0.0) * 1e9)
 
     def report(self) -> dict[str, Any]:
         """The requests in flight, the oldest first, and the stalls."""
