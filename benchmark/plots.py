@@ -1,5 +1,6 @@
 """Bar charts of the results, as SVG for light and dark pages: the least, the median and the most of the
-rounds; of some experiments the distribution of the latencies. Drawn with matplotlib, where that is installed."""
+rounds; of some experiments the distribution of the latencies. Drawn with matplotlib, where that is
+installed."""
 
 from __future__ import annotations
 
