@@ -51,7 +51,7 @@ def test_a_reload_follows_the_link_that_chdir_names_anew(program, tmp_path):
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_certificates_and_static_files_below_the_link_are_the_new_release(program, tmp_path, authority, workers):
+def test_certificates_and_static_files_below_the_link_are_new(program, tmp_path, authority, workers):
     """One process keeps its code, and the static files that belong to it."""
     for release in ("one", "two"):
         (tmp_path / release / "files").mkdir(parents=True)
