@@ -121,8 +121,8 @@ static int64_t sooner(int64_t a, int64_t b) {
 
 /* Fact: a program may close all its descriptors, as daemons do, and have others at their numbers. Danger: a
    thread that waits for nothing turns without end, follows a pointer out of another epoll, or closes files of
-   the program. Decision: it ends, and leaves all numbers alone. Price: a comparison for each event. Guarded by
-   tests/native/test_native_faults.py. */
+   the program. Decision: it ends, and leaves all numbers alone. Price: a comparison for each event. Guarded
+   by tests/native/test_native_faults.py. */
 static void lose(struct thread *t) {
     t->lost = 1;
     t->epoll = t->inbox.event = -1;
