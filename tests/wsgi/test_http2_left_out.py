@@ -1,12 +1,15 @@
 """A build without libnghttp2: HTTP/1.1 as ever, and a sentence for those who ask for HTTP/2."""
 
+import re
 import socket as blocking
+import subprocess
 import sys
 
 import pytest
 
 from syncless import run_in_thread
 from syncless.wsgi import Server
+from tests.cli.test_loading import HELLO, command, environment
 
 pytestmark = pytest.mark.virtual_time
 
@@ -21,9 +24,26 @@ def hello(environ, start_response):
     return [environ["SERVER_PROTOCOL"].encode()]
 
 
+WORDS = r"install libnghttp2-dev .* and build it again$"
+
+
 def test_cleartext_says_what_to_install():
-    with pytest.raises(RuntimeError, match=r"install libnghttp2-dev .* and build it again$"):
+    with pytest.raises(ValueError, match=WORDS):
         Server(hello, port=0, http2="cleartext")
+
+
+def test_command_says_what_to_install(tmp_path):
+    (tmp_path / "hello.py").write_text(HELLO)
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['syncless.http2.session'] = None\n")
+    done = subprocess.run(
+        command("hello:app", "--bind", "127.0.0.1:0", "--http2", "cleartext"),
+        cwd=tmp_path,
+        env={**environment(), "PYTHONPATH": f"{tmp_path}:{environment().get('PYTHONPATH', '')}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert re.fullmatch(r"syncless: .*" + WORDS, done.stderr.strip())
 
 
 def test_handshake_offers_http_1_only(https, authority):
