@@ -1,5 +1,5 @@
-"""Load generators: ab for new connections, wrk for kept ones. Each gives requests, seconds, latencies in ms
-and its raw output."""
+"""Load generators: ab for new connections, wrk for kept ones, h2load for HTTP/2. Each
+gives requests, seconds, latencies in ms and its raw output."""
 
 from __future__ import annotations
 
@@ -85,6 +85,23 @@ def ab(port: int, requests: int, connections: int = 50, keep: bool = False) -> L
             "max": latency["100"],
             "worst connect": number(r"Connect:.* (\d+)\n"),
         },
+        raw,
+    )
+
+
+def h2load(port: int, requests: int, connections: int, streams: int) -> Load:
+    """Each connection with so many streams at a time."""
+    raw = _run(["h2load", f"-n{requests}", f"-c{connections}", f"-m{streams}", f"http://127.0.0.1:{port}/"])
+    finished = re.search(r"finished in ([\d.]+)(us|ms|s|m)", raw)
+    counted = re.search(r"(\d+) done, (\d+) succeeded", raw)
+    longest = re.search(r"time for request:\s+\S+\s+([\d.]+)(us|ms|s|m)", raw)
+    if not (finished and counted and longest):
+        raise AssertionError(f"h2load said nothing of its requests:\n{raw}")
+    return Load(
+        int(counted[2]),
+        float(finished[1]) * _UNITS[finished[2]] / 1000,
+        requests - int(counted[2]),
+        {"max": float(longest[1]) * _UNITS[longest[2]]},
         raw,
     )
 
