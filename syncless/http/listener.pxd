@@ -198,6 +198,9 @@ cdef class Listener:
     cdef readonly long long requests    # since the start
     cdef readonly long long accepted    # connections since the start
     cdef Py_ssize_t lingering           # connections
+    cdef Py_ssize_t http2_connections
+    cdef Py_ssize_t http2_streams       # requests that they carry, which run or wait
+    cdef long long http2_requests       # of these since the start, answered
     # room for more of them
     cdef Runnable acceptor              # while connections are accepted
     cdef bint starved                   # a connection waits in the backlog because there are too many

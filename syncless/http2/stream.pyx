@@ -227,6 +227,7 @@ cdef class RequestStream(Carried):
         if self.exchange is None:                           # native handlers
             return self.reset(NGHTTP2_HTTP_1_1_REQUIRED)
         session.running += 1
+        listener.http2_streams += 1
         listener.requests += 1
         if listener.quota is not None:
             listener.quota.take()
@@ -313,6 +314,7 @@ cdef class RequestStream(Carried):
             exchange.started = (<Loop> loop).clock.now
             (<Loop> loop).adopt(exchange)
             exchange.run_inline(loop)                       # may park; others run meanwhile
+            listener.http2_requests += 1
             if listener.counters is not None:
                 exchange.count()
         listener.admission.end()
@@ -324,6 +326,7 @@ cdef class RequestStream(Carried):
         cdef Exchange exchange = self.exchange
         self.exchange = None
         session.running -= 1
+        session.listener.http2_streams -= 1
         wake_all(&self.readers)
         if someone_waits(&self.writers):
             self.bytes.torn = True                          # in the middle of a response
@@ -368,6 +371,7 @@ cdef class RequestStream(Carried):
             "Too many requests are in progress.", exchange.request)
         self.exchange = None
         session.running -= 1
+        session.listener.http2_streams -= 1
         self.send_head()
         self.end_response()
         exchange.end()

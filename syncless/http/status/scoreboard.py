@@ -21,7 +21,9 @@ GAUGES = (
     "queued",
     "running",
     "lingering",
+    "http2",
     "idle",
+    "http2_streams",
     "tasklets",
     "buffered_bytes",
     "memory_bytes",
@@ -31,6 +33,7 @@ GAUGES = (
 """Cells whose value is that of now, or the most since the start."""
 COUNTS = (
     "accepted",
+    "http2_requests",
     "received_bytes",
     "sent_bytes",
     "stalls",
@@ -46,7 +49,7 @@ MASTER = ("version", "highest", "started", "crashed", "recycled")
 CELL = {name: number for number, name in enumerate((*GAUGES, *COUNTS, *MASTER))}
 PATIENCE = 100_000
 """Looks at counts that move; a master that is killed meanwhile never ends that."""
-PHASES = ("greeting", "reading", "queued", "running", "lingering", "idle")
+PHASES = ("greeting", "reading", "queued", "running", "lingering", "http2", "idle")
 
 Row = memoryview
 """Of signed 64-bit numbers."""
