@@ -167,6 +167,25 @@ def test_head_that_is_too_large_is_refused(connect):
     assert client.get()[2] == b"hello"
 
 
+@pytest.mark.parametrize("most", [1000, None])
+def test_head_larger_than_the_client_takes_is_answered_500(connect, errors, most):
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/":
+            start_response("200 OK", [("x-a", "a" * 1000)] + [("x-b", "b" * 70_000)] * (most is None))
+        else:
+            start_response("200 OK", [])
+        return [b"hello"]
+
+    _, client = connect(app, error_log=errors)
+    client = client()
+    if most:
+        client.h2.update_settings({6: most})  # SETTINGS_MAX_HEADER_LIST_SIZE
+    status, _, body = client.get()
+    assert (status, body) == (500, b"")
+    assert "header fields of a response" in errors.getvalue()
+    assert client.get("/small")[2] == b"hello"
+
+
 def test_application_that_fails_answers_500_or_resets_its_stream_only(connect):
     def app(environ, start_response):
         if environ["PATH_INFO"] == "/late":
