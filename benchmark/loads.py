@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from benchmark.measure import CORES as LOAD_CORES
 from benchmark.measure import LOAD_CORE
-from benchmark.servers import Absent
+from benchmark.servers import BUILD, Absent
 
 HERE = pathlib.Path(__file__).parent
 
@@ -91,17 +91,22 @@ def ab(port: int, requests: int, connections: int = 50, keep: bool = False) -> L
 
 def h2load(port: int, requests: int, connections: int, streams: int) -> Load:
     """Each connection with so many streams at a time."""
-    raw = _run(["h2load", f"-n{requests}", f"-c{connections}", f"-m{streams}", f"http://127.0.0.1:{port}/"])
+    log = BUILD / "h2load.log"
+    log.unlink(missing_ok=True)
+    command = ["h2load", f"-n{requests}", f"-c{connections}", f"-m{streams}", f"--log-file={log}"]
+    raw = _run([*command, f"http://127.0.0.1:{port}/"])
     finished = re.search(r"finished in ([\d.]+)(us|ms|s|m)", raw)
-    counted = re.search(r"(\d+) done, (\d+) succeeded", raw)
-    longest = re.search(r"time for request:\s+\S+\s+([\d.]+)(us|ms|s|m)", raw)
-    if not (finished and counted and longest):
+    if not finished:
         raise AssertionError(f"h2load said nothing of its requests:\n{raw}")
+    answers = [line.split() for line in log.read_text().splitlines()]  # start, status, us until its end
+    took = sorted(int(us) / 1000 for _, status, us in answers if status == "200")
+    if not took:
+        raise AssertionError(f"no request was answered:\n{raw}")
     return Load(
-        int(counted[2]),
+        len(took),
         float(finished[1]) * _UNITS[finished[2]] / 1000,
-        requests - int(counted[2]),
-        {"max": float(longest[1]) * _UNITS[longest[2]]},
+        requests - len(took),
+        {"p50": took[len(took) // 2], "p99": took[len(took) * 99 // 100], "max": took[-1]},
         raw,
     )
 

@@ -79,7 +79,9 @@ def hypercorn():
 
 def h2corn():
     command = str(pathlib.Path(sys.executable).with_name("h2corn"))
-    os.execv(command, [command, "served_asgi:application", "--bind", f"127.0.0.1:{port}"])
+    os.execv(
+        command, [command, "served_asgi:application", "--app-dir", sys.path[0], "--bind", f"127.0.0.1:{port}"]
+    )
 
 
 globals()[server]()
