@@ -81,8 +81,8 @@ fuzz: $(VENV)/.tested  ## random bytes for the web server, SECONDS=600 by defaul
 	$(BIN)/python -X faulthandler -m tests.fuzz --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -X faulthandler -m tests.fuzz_http2 --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 
-soak: $(VENV)/.tested  ## good and bad clients, kills and reloads, native handlers, proxies, SECONDS=300 by default
-	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),300)
+soak: $(VENV)/.tested  ## good and bad clients, kills and reloads, native handlers, proxies, SECONDS=300 by default; ARGS="--takeovers 10000": threads stand by
+	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),300) $(ARGS)
 
 storm: $(VENV)/.clients  ## queries, kills and deadlines through patched C libraries, QUERIES=200000 by default
 	SYNCLESS_TEST_SECONDS=7200 SYNCLESS_TEST_QUERIES=$(or $(QUERIES),200000) $(BIN)/python -m pytest tests/patches/test_clients.py -k storm $(ARGS)

@@ -43,8 +43,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def syncless_server() -> Iterator[Any]:
     """syncless_server(application, **options) serves it on a free port of this machine until the test ends.
 
-    It returns an object with `url` and `port`. The options are those of `syncless.wsgi.serve`. The test fails
-    if the application has raised an exception; set the object's `expects_errors` where it should.
+    It returns an object with `url` and `port`. The options are those of `syncless.wsgi.Server`. The test
+    fails if the application has raised an exception; set the object's `expects_errors` where it should.
     """
     with _plugin().Servers() as servers:
         yield servers.serve

@@ -26,6 +26,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.modified import newer_group
 
+if sys.version_info < (3, 10):  # noqa: UP036  pip runs this file before it knows what the package requires
+    sys.exit(f"syncless needs Python 3.10 or newer, and this is {sys.version.split()[0]}")
+
 # the rules of HTTP/1.1, without Python
 WIRE = [f"syncless/http/wire/{name}.c" for name in ("names", "head", "host", "body", "reply")]
 
@@ -57,6 +60,7 @@ NATIVE = {
     "syncless._core.calls.filesystems": [],  # which file systems answer at once
     "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
     "syncless.patches.types.fileobjects": [],  # io.FileIO and the buffered files
+    "syncless.patches.sqlite.uses": [],  # statements that are executed directly
     "syncless.patches.types.locks": [],  # Lock and RLock, cooperative in place
     "syncless._core.cpython.replacing": [],  # members of types, and built-in functions in the place of others
     "syncless._core.nativestack": [],  # which C functions a thread is in
@@ -91,6 +95,7 @@ NATIVE = {
     "syncless.http.connection": [],  # the life of a connection
     "syncless.http.acceptor": [],  # new connections
     "syncless.asgi.operations": [],  # receive() and send()
+    "syncless.asgi.firststep": [],  # of a request's coroutine
     "syncless.asgi.exchange": [],  # calls the application
     "syncless.asgi.application": [],  # a request for each head
     "syncless.native.handler": [],  # a native function, wherever it comes from

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from benchmark import blocking, picture, plots, quiet, report
+from benchmark import blocking, instructions, picture, plots, quiet, report
 from benchmark.engine import LIBRARIES
 from benchmark.experiments import EXPERIMENTS, Experiment, Scale
 from benchmark.measure import CORES, SERVER_CORE, machine
@@ -67,6 +67,7 @@ def run_experiment(experiment: Experiment, scale: Scale, only: list[str] | None)
                     "requests": load.requests,
                     "errors": load.errors,
                     "latency_ms": load.latency_ms,
+                    **({"distribution": load.distribution} if load.distribution else {}),
                     "raw": load.raw,
                 }
             )
@@ -177,7 +178,7 @@ def versions() -> dict[str, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmark", description=__doc__)
-    choices = [*EXPERIMENTS, *CALLS, "blocking", "report"]
+    choices = [*EXPERIMENTS, *CALLS, "blocking", "instructions", "report"]
     parser.add_argument(
         "experiments", nargs="*", metavar="EXPERIMENT", help=f"{', '.join([*choices, *GROUPS])}; default: all"
     )
@@ -215,6 +216,10 @@ def main() -> int:
         if name == "blocking":
             blocking.table(options.quick)
             continue
+        if name == "instructions":
+            if not instructions.within_budget():
+                refused.append(name)
+            continue
         watch = None if options.quick else quiet.Watch()
         reasons = quiet.refusals({"load_before": watch.load_before}) if watch else []
         if reasons:
@@ -249,8 +254,8 @@ def main() -> int:
             say(f"{name}: not recorded: {'; '.join(reasons)}")
             refused.append(name)
         print(report.table(result), end="\n\n", flush=True)
-    kept = [name for name in chosen if name not in ("report", "blocking", *refused)]
-    if not options.quick and (kept or not refused):
+    kept = [name for name in chosen if name not in ("report", "blocking", "instructions", *refused)]
+    if not options.quick and (kept or "report" in chosen):
         print(report.tables(kept or None))
     if options.write:
         plots.write_all()

@@ -12,9 +12,9 @@ import time
 from benchmark.asgi import ASGI
 from benchmark.burst import burst
 from benchmark.experiment import Experiment, Scale
-from benchmark.held import held
+from benchmark.held import held, relieved
 from benchmark.http2 import HTTP2
-from benchmark.loads import BROWSER, FEW, Load, ab, wrk
+from benchmark.loads import BROWSER, FEW, Load, ab, idle_clients, wrk
 from benchmark.measure import CORES, LOAD_CORE, room_for
 from benchmark.servers import BUILD, LATER_LOG, Running
 
@@ -46,8 +46,7 @@ BACKLOGS = (
     "syncless",
     "node",
 )
-PATIENCE_SECONDS = 3.0
-"""Longest wait of a new connection for its first answer beside idle ones."""
+STANDBY = "syncless, a thread stands by"
 
 
 def _idle(server: Running, scale: Scale) -> Load:
@@ -55,35 +54,17 @@ def _idle(server: Running, scale: Scale) -> Load:
 
     The memory of the idle ones and the CPU per request without them are in `latency_ms`.
     """
-    wanted = room_for(scale.idle)
     started = server.cpu_ns
     alone = wrk(server.port, scale.seconds, headers=FEW)
     cpu_alone = (server.cpu_ns - started) / alone.requests / 1000
     before = server.private_bytes
-    clients = []
-    end = time.monotonic() + 120
-    try:
-        for number in range(wanted):
-            if time.monotonic() > end:
-                raise AssertionError(f"in two minutes only {number:,} connections had their answers")
-            try:
-                client = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)
-                clients.append(client)
-                client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                client.recv(1000)
-            except TimeoutError:
-                raise AssertionError(
-                    f"with {number:,} idle connections the next one has no answer in {PATIENCE_SECONDS:g} s"
-                ) from None
+    with idle_clients(server.port, scale.idle) as clients:
         used = server.private_bytes - before
         server.measured_from = server.cpu_ns
         load = wrk(server.port, scale.seconds, headers=FEW)
         if lost := _closed(clients):
-            raise AssertionError(f"it closed {lost:,} of {wanted:,} idle connections")
-    finally:
-        for client in clients:
-            client.close()
-    load.latency_ms["bytes per idle connection"] = used / max(1, wanted)
+            raise AssertionError(f"it closed {lost:,} of {len(clients):,} idle connections")
+    load.latency_ms["bytes per idle connection"] = used / max(1, len(clients))
     load.latency_ms["cpu_us alone"] = cpu_alone
     return load
 
@@ -245,10 +226,55 @@ EXPERIMENTS = {
                 f"held-{way}",
                 f"Others' requests while each hundredth holds its thread for 300 ms in {language}",
                 f"held {way}",
-                ("syncless", "syncless, a thread stands by", "granian", "gunicorn, gthread", "gevent"),
+                ("syncless", STANDBY, "granian", "gunicorn, gthread", "gevent"),
                 lambda server, scale: held(server, scale.seconds),
             )
             for way, language in (("c", "C"), ("python", "Python"))
+        ),
+        Experiment(
+            "held-two",
+            "The same in C while each fiftieth request holds its thread, so that two are held at once",
+            "held c",
+            ("syncless, two threads stand by", STANDBY, "granian", "gunicorn, gthread"),
+            lambda server, scale: held(server, scale.seconds, 50),
+            ours=("syncless, two threads stand by",),
+        ),
+        Experiment(
+            "held-idle",
+            "A request that comes when its thread has just been held, beside 10,000 idle connections",
+            "held c",
+            (STANDBY,),
+            lambda server, scale: relieved(server, scale.idle),
+            ours=(STANDBY,),
+        ),
+        *(
+            Experiment(
+                f"standby-{name}",
+                f"{title}, with a thread that stands by and without",
+                application,
+                ("syncless", STANDBY),
+                load,
+            )
+            for name, title, application, load in (
+                (
+                    "keepalive",
+                    "Hello, keep-alive: `wrk -t1 -c50`",
+                    "hello",
+                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+                ),
+                (
+                    "connections",
+                    "Hello, a new connection for each request: `ab -n 100000 -c 50`",
+                    "hello",
+                    lambda server, scale: ab(server.port, scale.requests),
+                ),
+                (
+                    "sleep",
+                    "An application that sleeps 10 ms: `wrk -t1 -c1000`",
+                    "sleep",
+                    lambda server, scale: wrk(server.port, scale.seconds, connections=1000, headers=FEW),
+                ),
+            )
         ),
         Experiment(
             "flask",

@@ -6,11 +6,15 @@ from __future__ import annotations
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from benchmark.measure import CORES as LOAD_CORES
-from benchmark.measure import LOAD_CORE
+from benchmark.measure import LOAD_CORE, room_for
 from benchmark.servers import BUILD, Absent
 
 HERE = pathlib.Path(__file__).parent
@@ -33,6 +37,9 @@ BROWSER = {
 FEW = {"User-Agent": "wrk", "Accept": "*/*"}
 """With Host, three fields."""
 
+PATIENCE_SECONDS = 3.0
+"""Longest wait of a new connection for its first answer beside idle ones."""
+
 
 @dataclass
 class Load:
@@ -41,6 +48,8 @@ class Load:
     errors: int
     latency_ms: dict[str, float] = field(default_factory=dict)
     raw: str = ""
+    distribution: list[float] = field(default_factory=list)
+    """Latencies in ms by percentile, from 0 to 100, where that is of interest."""
 
 
 def _run(command: list[str], cores: list[int] | None = None) -> str:
@@ -155,3 +164,28 @@ def wrk(
         },
         raw,
     )
+
+
+@contextmanager
+def idle_clients(port: int, wanted: int) -> Iterator[list[socket.socket]]:
+    """That many connections, or as many as there is room for, that have each had one answer."""
+    wanted = room_for(wanted)
+    clients: list[socket.socket] = []
+    end = time.monotonic() + 120
+    try:
+        for number in range(wanted):
+            if time.monotonic() > end:
+                raise AssertionError(f"in two minutes only {number:,} connections had their answers")
+            try:
+                client = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS)
+                clients.append(client)
+                client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                client.recv(1000)
+            except TimeoutError:
+                raise AssertionError(
+                    f"with {number:,} idle connections the next one has no answer in {PATIENCE_SECONDS:g} s"
+                ) from None
+        yield clients
+    finally:
+        for client in clients:
+            client.close()

@@ -32,6 +32,10 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
     ),
     ("Concurrency models", ["models"]),
     ("A slow operation behind a request", ["slowlog", "slowlog-10000", "held-c", "held-python"]),
+    (
+        "Threads that stand by",
+        ["held-two", "held-idle", "standby-keepalive", "standby-connections", "standby-sleep"],
+    ),
     ("A timer after the answer: uWSGI", ["calllater"]),
     ("Several cores: Go", ["cores-hello-1", "cores-hello-2", "cores-fib-1", "cores-fib-2"]),
     (
@@ -189,6 +193,8 @@ EXTRAS = {
     "lost": "{0:,.0f} connections were reset or got no answer ({1:,.0f}..{2:,.0f}).",
     "all written": "all lines were in the log after {0:,.0f} ms.",
     "under way": "{0:,.0f} lines were under way at once.",
+    "the oldest": "the connection that had been idle for longest had its answer after {0:.0f} ms.",
+    "answered of those due": "{0:.1f} % of the other requests that were due were answered.",
     "readings per request": "{0:.0f} reading(s) per request were done.",
 }
 """Further figures of some loads -> a sentence for each."""

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from syncless._core.bytecodes import CpuTime, TurnLimit
 from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet
-from syncless._core.threadloop import current_loop
+from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.deadlocks import Waits, may_be_circles
 from syncless.tools.blockers import Stall, Watch
 
@@ -33,8 +33,9 @@ def describe(tasklet: Tasklet[Any], stack: bool = True, waits: Waits | None = No
         doing += f": {waited!r}" + ("" if holder is None else f", held by {waits.label(holder)}")
     cpu = f", {tasklet.cpu_seconds:.3f} s of CPU" if tasklet.cpu_seconds else ""
     lines = [f"{waits.label(tasklet)} ({tasklet.switches} switches{cpu}): {doing}\n"]
-    if stack and tasklet.frame is not None:
-        lines += traceback.format_stack(tasklet.frame)
+    frame = tasklet.frame if stack else None
+    if frame is not None:
+        lines += traceback.format_stack(frame)
     return "".join(lines)
 
 
@@ -80,8 +81,12 @@ def format_tree(loop: Loop | None = None) -> str:
 
 
 def print_tasklets(file: TextIO | None = None) -> None:
-    """format_tasklets() on standard error, or into the file."""
-    print(format_tasklets(), end="", file=file or sys.stderr)
+    """format_tasklets() of each thread on standard error, or into the file."""
+    loops = all_loops()
+    names = {thread.ident: thread.name for thread in threading._active.values()}  # type: ignore[attr-defined]
+    for loop in loops:
+        heading = f"{names.get(loop.thread_id, 'another thread')}:\n" if len(loops) > 1 else ""
+        print(heading + format_tasklets(loop), end="", file=file or sys.stderr)
 
 
 _cpu_time: dict[Loop, CpuTime] = {}

@@ -39,6 +39,7 @@ OLDEST, NEWEST = "3.10", "3.15"
 # the engine, the layouts of objects that are read, the patch
 SELECTION = (
     *("tests/core", "tests/tools", "tests/patches", "tests/asyncio", "tests/stackless"),
+    "tests/asgi/test_firststep.py",
     *(f"--ignore tests/patches/test_{name}.py" for name in ("cooperation", "serving", "clients")),
 )
 WIDE_SELECTION = (
@@ -139,7 +140,12 @@ PARTS = [
     Part(
         "fidelity", "all of the interpreter's own tests, patched", "make fidelity ARGS='--jobs 2'", alone=True
     ),
-    Part("soak", "good and bad clients, kills and reloads", "make soak SECONDS=25", alone=True),
+    Part(
+        "soak",
+        "good and bad clients, kills and reloads; threads that are relieved",
+        "make soak SECONDS=25; make soak SECONDS=25 ARGS='--takeovers 10000'",
+        alone=True,
+    ),
     Part("bench", "whether the benchmarks work", "make bench ARGS=--quick", alone=True),
 ]
 

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import syncless
@@ -77,7 +77,7 @@ COMMANDS = {
 """Its configuration, and how it is started."""
 
 APP = """
-import os, time
+import ctypes, os, time
 def app(environ, start_response):
     if environ["PATH_INFO"] == "/unread":
         start_response("403 Forbidden", [])
@@ -85,6 +85,8 @@ def app(environ, start_response):
     body = environ["wsgi.input"].read()
     if environ["PATH_INFO"] == "/die":
         os._exit(7)
+    if environ["PATH_INFO"] == "/hold":
+        ctypes.CDLL(None).usleep(20_000)
     if environ["PATH_INFO"] == "/fork":
         if child := os.fork():
             os.waitpid(child, 0)
@@ -128,8 +130,11 @@ class Proxied:
         clients: int = 12,
         bind: str = "127.0.0.1:0",
         configuration: Callable[[pathlib.Path, int], str] | None = None,
+        paths: Sequence[str] = ("/",),
     ):
-        """`configuration`: makes that of the proxy, of the folder and the server's port."""
+        """`configuration`: makes that of the proxy, of the folder and the server's port. `paths`: of the
+        requests, at random."""
+        self.paths = paths
         self.kind = kind
         self.bind = bind
         self.configuration = configuration or (
@@ -191,7 +196,8 @@ class Proxied:
     def post(self, connection) -> bool:
         """Whether the connection is kept."""
         body = b"%d" % self.choose.getrandbits(64)
-        connection.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        line = f"POST {self.choose.choice(self.paths)} HTTP/1.1\r\nHost: a\r\n"
+        connection.sendall(f"{line}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         data = b""
         while b"\r\n\r\n" not in data:
             data += self.more(connection)

@@ -4,21 +4,26 @@
 and clients of every kind. Meanwhile it reloads certificates, renames log files and kills requests. At the
 end:
 
-- every request of a well-behaved client was answered correctly;
+- every request of a well-behaved client was answered correctly, by the answer to no other request;
 - the server owns no connection, buffer, deadline or running request but the one that asks;
 - its memory is within some megabytes of that after the first quarter;
-- each answered request has its line in the access logs;
+- each answered request has one line in the access logs;
 - it stops on SIGTERM with exit status 0 and no complaint.
 
 For another quarter of the time, behind nginx and then HAProxy if they are installed, clients POST to two
 workers that are reloaded, recycled and killed. Reloading and recycling lose nothing; a killed worker loses
 the requests that were in it. The same is shown for workers with native handlers, without a proxy, where a C
 compiler is (soak_native.py).
+
+With ``--takeovers 10000`` two threads of the server stand by, and requests hold their threads, until another
+one has taken over that many times; then the same with workers behind the proxies.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import itertools
 import json
 import os
 import pathlib
@@ -44,38 +49,55 @@ from tests.proxied import COMMANDS, Proxied, missing
 GROWTH = 8 << 20 if "ASAN_OPTIONS" not in os.environ else 1 << 40
 """Bytes by which private memory may grow after the first quarter: allocators keep some pages, and
 AddressSanitizer keeps all."""
+STANDBY = 2
+"""Threads that stand by, where takeovers are wanted."""
+HELD_SECONDS = 0.005
+HOLDS = "a thread was held for"
 
 
 def application(environ, start_response):
     path, body = environ["PATH_INFO"], environ["wsgi.input"]
+    named = [("X-Count", environ.get("HTTP_X_COUNT", ""))]
     websocket = environ.get("wsgi.websocket")
     if websocket is not None:
         for message in websocket:
             websocket.send(message)
         return []
     if path == "/census":
-        census = json.dumps(
-            SERVERS[0].census()
-        ).encode()  # before the response's head is begun, which has a buffer
+        # before the response's head is begun, which has a buffer
+        takeovers = SERVERS[0].handler_threads.figures().get("takeovers", 0)
+        census = json.dumps({"takeovers": takeovers, **SERVERS[0].census()}).encode()
         start_response("200 OK", [])
         return [census]
     if path == "/echo":
         data = body.read()
-        start_response("200 OK", [])
+        start_response("200 OK", named)
         return [data]
     if path == "/sleep":
         syncless.sleep(random.random() / 200)
+    if path == "/hold":
+        hold(random.random() / 40)
     if path == "/stream":
-        start_response("200 OK", [])
+        start_response("200 OK", named)
         return (b"x" * 1000 for _ in range(200))
     if path == "/big":
-        start_response("200 OK", [])
+        start_response("200 OK", named)
         return [b"x" * 2_000_000]
     if path == "/kill":
         syncless.current().kill()
         syncless.sleep(1)
-    start_response("200 OK", [])
+    start_response("200 OK", named)
     return [b"hello"]
+
+
+def hold(seconds: float) -> None:
+    """Waits in C without the interpreter's lock, or computes in Python."""
+    if random.random() < 0.5:
+        ctypes.CDLL(None).usleep(int(seconds * 1e6))
+    else:
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            pass
 
 
 SERVERS: list[Server] = []
@@ -87,7 +109,7 @@ class Watched(Server):
         SERVERS.append(self)
 
 
-def serve(folder: str) -> None:
+def serve(folder: str, standby: int) -> None:
     server.Server = Watched
     stalls.STALL_MILLISECONDS = 10_000  # an import takes long under a sanitizer; a hang is longer
     server.serve(
@@ -106,6 +128,9 @@ def serve(folder: str) -> None:
         write_seconds=2,
         linger_seconds=0.5,
         idle_seconds=5,
+        held_seconds=HELD_SECONDS,
+        standby_threads=standby,
+        patch=standby > 0,
     )
 
 
@@ -113,13 +138,19 @@ def serve(folder: str) -> None:
 
 
 class Soak:
-    def __init__(self, seconds: float, seed: int):
+    def __init__(self, seconds: float, seed: int, takeovers: int = 0):
         self.seconds = seconds
+        self.takeovers = takeovers
         self.choose = random.Random(seed)
         self.counts: Counter[str] = Counter()
+        self.numbers = itertools.count(1)
+        self.answered: list[int] = []
+        """Numbers of requests, of which each has its answer."""
         self.folder = tempfile.mkdtemp()
         self.certify()
         command = [sys.executable, "-m", "tests.soak", "--serve", self.folder]
+        if takeovers:
+            command += ["--takeovers", str(takeovers)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.port = int(re.search(r":(\d+)/", self.process.stdout.readline())[1])
         self.ends = time.monotonic() + seconds
@@ -137,8 +168,32 @@ class Soak:
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.port), timeout=30)
 
+    def going(self) -> bool:
+        return time.monotonic() < self.ends or self.counts["takeovers"] < self.takeovers
+
+    def ask(self, client, method: str, *paths: str, body: bytes = b"") -> list[int]:
+        """Sends requests in a row, and returns their numbers."""
+        numbers = [next(self.numbers) for _ in paths]
+        size = f"Content-Length: {len(body)}\r\n" if method == "POST" else ""
+        heads = (
+            f"{method} {path} HTTP/1.1\r\nHost: a\r\nX-Count: {number}\r\n{size}\r\n".encode() + body
+            for number, path in zip(numbers, paths, strict=True)
+        )
+        client.sendall(b"".join(heads))
+        return numbers
+
+    def answer(self, client, buffer: bytes, number: int) -> tuple[bytes, bytes]:
+        """The body of the answer to that request, and what has come behind it."""
+        status, found, answer, buffer = self.read_answer(client, buffer)
+        assert (status, found) == (200, str(number).encode()), f"{status} to {found!r}, not to {number}"
+        self.answered.append(number)
+        self.counts["good"] += 1
+        return answer, buffer
+
     @staticmethod
-    def read_answer(client, buffer: bytes) -> tuple[int, bytes, bytes]:
+    def read_answer(client, buffer: bytes) -> tuple[int, bytes, bytes, bytes]:
+        """Its status, the number of its request, its body, and what has come behind it."""
+
         def more():
             block = client.recv(65536)
             if not block:
@@ -148,17 +203,18 @@ class Soak:
         while b"\r\n\r\n" not in buffer:
             buffer += more()
         head, _, buffer = buffer.partition(b"\r\n\r\n")
+        status, number = int(head[9:12]), (re.findall(rb"X-Count: (\d+)", head) or [b""])[0]
         if b"Transfer-Encoding: chunked" in head:
             while not buffer.endswith(b"0\r\n\r\n"):
                 buffer += more()
-            return int(head[9:12]), b"", b""
+            return status, number, b"", b""
         size = int(re.search(rb"Content-Length: (\d+)", head)[1])
         parts, got = [buffer], len(buffer)
         while got < size:
             parts.append(more())
             got += len(parts[-1])
         whole = b"".join(parts)
-        return int(head[9:12]), whole[:size], whole[size:]
+        return status, number, whole[:size], whole[size:]
 
     def good(self, client) -> None:
         """Some requests on a connection; each must be answered, and rightly. The server may close between
@@ -167,10 +223,9 @@ class Soak:
         for number in range(self.choose.randint(1, 20)):
             path = self.choose.choice(("/", "/sleep", "/echo", "/stream", "/big" if number % 7 == 0 else "/"))
             body = os.urandom(self.choose.choice((0, 10, 5000, 200_000))) if path == "/echo" else b""
-            head = f"POST {path} HTTP/1.1\r\nHost: a\r\nX-Count: yes\r\nContent-Length: {len(body)}\r\n\r\n"
             try:
-                client.sendall(head.encode() + body)
-                status, answer, buffer = self.read_answer(client, buffer)
+                (asked,) = self.ask(client, "POST", path, body=body)
+                answer, buffer = self.answer(client, buffer, asked)
             except (ConnectionError, OSError) as error:
                 if number and isinstance(
                     error, ConnectionError
@@ -178,9 +233,7 @@ class Soak:
                     self.counts["idle connections closed"] += 1
                     return
                 raise
-            if status != 200 or (path == "/echo" and answer != body):
-                raise AssertionError(f"{path}: {status}")
-            self.counts["good"] += 1
+            assert path != "/echo" or answer == body, path
             if self.choose.random() < 0.2:
                 syncless.sleep(self.choose.random() / 10)
 
@@ -191,12 +244,9 @@ class Soak:
     def pipelining_client(self) -> None:
         number = self.choose.randint(2, 40)
         with self.connect() as client:
-            client.sendall(b"GET /sleep HTTP/1.1\r\nHost: a\r\nX-Count: yes\r\n\r\n" * number)
             buffer = b""
-            for _ in range(number):
-                status, _, buffer = self.read_answer(client, buffer)
-                assert status == 200
-                self.counts["good"] += 1
+            for asked in self.ask(client, "GET", *["/sleep"] * number):
+                _, buffer = self.answer(client, buffer, asked)
 
     def tls_client(self) -> None:
         """A blocking client in an OS thread."""
@@ -208,16 +258,18 @@ class Soak:
                 blocking.create_connection(("127.0.0.1", self.port), timeout=30) as sock,
                 context.wrap_socket(sock) as client,
             ):
-                done = 0
                 for _ in range(5):
-                    client.sendall(b"GET /sleep HTTP/1.1\r\nHost: a\r\nX-Count: yes\r\n\r\n")
-                    status, answer, _ = self.read_answer(client, b"")
-                    assert status == 200, f"{status} {answer!r}"
-                    done += 1
-                return done
+                    (asked,) = self.ask(client, "GET", "/sleep")
+                    self.answer(client, b"", asked)
 
-        done = syncless.run_in_thread(visit)  # others count meanwhile
-        self.counts["good"] += done
+        syncless.run_in_thread(visit)
+
+    def holding_client(self) -> None:
+        """Its requests hold their thread; it closes its connection at once, or goes on elsewhere."""
+        with self.connect() as client:
+            buffer = b""
+            for asked in self.ask(client, "GET", "/hold", "/sleep"):
+                _, buffer = self.answer(client, buffer, asked)
 
     def websocket_client(self) -> None:
         key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
@@ -269,7 +321,7 @@ class Soak:
                 pass
 
     def one_after_the_other(self, kinds) -> None:
-        while time.monotonic() < self.ends:
+        while self.going():
             kind = self.choose.choice(kinds)
             try:
                 kind()
@@ -279,8 +331,9 @@ class Soak:
     def disturb(self) -> None:
         """Reloads and renames, every second."""
         number = 0
-        while time.monotonic() < self.ends - 1:
+        while time.monotonic() < self.ends - 1 or self.counts["takeovers"] < self.takeovers:
             syncless.sleep(1)
+            self.counts["takeovers"] = self.census()["takeovers"]
             number += 1
             self.certify()
             self.process.send_signal(signal.SIGHUP)
@@ -302,13 +355,15 @@ class Soak:
     def census(self) -> dict[str, int]:
         with self.connect() as client:
             client.sendall(b"GET /census HTTP/1.1\r\nHost: a\r\n\r\n")
-            return json.loads(self.read_answer(client, b"")[1])
+            return json.loads(self.read_answer(client, b"")[2])
 
     def run(self, say=print) -> Counter[str]:
         good = (self.good_client, self.good_client, self.pipelining_client, self.websocket_client)
         tasklets = [syncless.spawn(self.one_after_the_other, good) for _ in range(40)]
         tasklets += [syncless.spawn(self.one_after_the_other, (self.tls_client,)) for _ in range(4)]
         tasklets += [syncless.spawn(self.one_after_the_other, (self.rude_client,)) for _ in range(30)]
+        if self.takeovers:
+            tasklets += [syncless.spawn(self.one_after_the_other, (self.holding_client,)) for _ in range(3)]
         tasklets.append(syncless.spawn(self.disturb))
         try:
             syncless.sleep(self.seconds / 4)
@@ -324,6 +379,7 @@ class Soak:
                 if census["connections"] == 1:
                     break
                 syncless.sleep(0.05)
+            takeovers = census.pop("takeovers")
             owned = {**dict.fromkeys(census, 0), "connections": 1, "active": 1}
             assert census == owned, f"the server still owns {census}"
             grown = self.memory() - before
@@ -334,23 +390,27 @@ class Soak:
             self.process.terminate()
             out, err = syncless.run_in_thread(self.process.communicate)
         assert self.process.returncode == 0, f"exit status {self.process.returncode}\n{out}\n{err}"
-        assert not err, err
+        complaints = [line for line in err.splitlines() if HOLDS not in line]
+        assert not complaints, err
         logged = Counter[str]()
         for path in pathlib.Path(self.folder).glob("access.log*"):
             logged.update(path.read_text().split("\n"))
-        assert logged["yes 200"] >= self.counts["good"], (
-            f"{self.counts['good']} were answered, {logged['yes 200']} are logged"
-        )
-        files = f"{self.counts['reloads'] + 1} log files"
-        say(f"memory has changed by {grown:,} bytes; {logged['yes 200']:,} lines in {files}")
+        wrong = [number for number in self.answered if logged[f"{number} 200"] != 1]
+        assert not wrong, f"{len(wrong)} of {len(self.answered)} answered requests are not logged once"
+        answers = f"{len(self.answered):,} answers, {takeovers:,} takeovers"
+        say(f"memory has changed by {grown:,} bytes; {answers}, {self.counts['reloads'] + 1} log files")
         return self.counts
 
 
-def soak_behind(kind: str, seconds: float, say=print) -> Counter[str]:
+def soak_behind(kind: str, seconds: float, say=print, standby: int = 0) -> Counter[str]:
     """Reloads without end, recycles each worker after some thousand requests, and at last kills one."""
     with tempfile.TemporaryDirectory() as folder:
         limits = ("-l", "worker_requests=3000", "-l", "worker_requests_jitter=2000")
-        with Proxied(kind, pathlib.Path(folder) / "proxied", *limits) as running:
+        paths = ["/"]
+        if standby:
+            limits += ("--standby", str(standby), "-l", f"held_seconds={HELD_SECONDS}")
+            paths = ["/", "/", "/", "/hold"]
+        with Proxied(kind, pathlib.Path(folder) / "proxied", *limits, paths=paths) as running:
             ends = time.monotonic() + seconds
             while time.monotonic() < ends:
                 running.reload()
@@ -376,14 +436,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=180, help="how long (default 180)")
     parser.add_argument("--seed", type=int, default=1, help="of the random choices (default 1)")
+    parser.add_argument(
+        "--takeovers", type=int, default=0, help="of threads, before it ends (default 0: none)"
+    )
     parser.add_argument("--serve", metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    standby = STANDBY if options.takeovers else 0
     if options.serve:
-        serve(options.serve)
+        serve(options.serve, standby)
         return 0
     try:
-        Soak(options.seconds, options.seed).run(lambda line: print(line, flush=True))
-        if soak_native.missing():
+        Soak(options.seconds, options.seed, options.takeovers).run(lambda line: print(line, flush=True))
+        if standby:
+            pass  # native handlers hold no loop
+        elif soak_native.missing():
             print("cc is not installed: nothing is said about native handlers")
         else:
             soak_native.soak_native(options.seconds / 4, lambda line: print(line, flush=True))
@@ -391,7 +457,7 @@ def main() -> int:
             if missing(kind):
                 print(f"{kind} is not installed: nothing is said about it")
             else:
-                soak_behind(kind, options.seconds / 4, lambda line: print(line, flush=True))
+                soak_behind(kind, options.seconds / 4, lambda line: print(line, flush=True), standby)
     except AssertionError as error:
         print(f"the invariant does not hold: {error}", file=sys.stderr)
         return 1

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from benchmark import picture, report, scaling, stackless
+from benchmark import instructions, picture, report, scaling, stackless
 from benchmark.__main__ import CALLS
 from benchmark.engine import LIBRARIES, OPERATIONS
 from benchmark.experiments import EXPERIMENTS
@@ -75,7 +75,10 @@ def test_every_peer_is_compared_with_a_row_of_ours(name):
         assert rows or peer in experiment.ours or peer in experiment.same_work.values()
 
 
-TO_BE_MEASURED = {"http2-hello", "http2-big"}
+TO_BE_MEASURED = {
+    *("held-two", "held-idle", "standby-keepalive", "standby-connections", "standby-sleep"),
+    *("http2-hello", "http2-big"),
+}
 """Experiments of which no run is recorded yet."""
 
 
@@ -140,6 +143,15 @@ def test_instructions_are_counted_and_repeat():
         instructions = int(first.replace(",", ""))
         assert 500 < instructions < 50_000
         assert instructions == pytest.approx(int(second.replace(",", "")), rel=0.05)
+
+
+def test_load_above_its_budget_is_named(monkeypatch, capsys):
+    monkeypatch.setattr(instructions, "BUDGET", {"pipelined": 3000, "keepalive": 5000})
+    monkeypatch.setattr(instructions, "count", lambda name, requests, tree: 4000.0)
+    assert not instructions.within_budget()
+    assert [line.endswith("too many") for line in capsys.readouterr().out.splitlines()] == [True, False]
+    monkeypatch.setitem(instructions.BUDGET, "pipelined", 4000)
+    assert instructions.within_budget()
 
 
 def test_operations_of_stackless_are_measured():

@@ -16,6 +16,7 @@ from documentation.reference import GENERATED, IN_SOURCES
 from syncless.cli import config
 from syncless.http import accesslog
 from syncless.http.program.hooks import Hooks
+from syncless.http.status.metrics import COUNTERS, GAUGES
 from syncless.io import socket
 from syncless.wsgi import Limits, Server
 
@@ -123,6 +124,12 @@ def test_every_limit_is_in_the_documentation():
         if f"`{name}`" not in text and name not in ("backlog", "retry_seconds")
     ]
     assert not missing
+
+
+def test_every_metric_is_in_the_documentation():
+    text = (DOCS / "howto" / "operating.md").read_text()
+    names = [f"{name}_total" for _, name, *_ in COUNTERS] + [name for _, name, *_ in GAUGES]
+    assert not [name for name in names if f"`{name}`" not in text]
 
 
 def test_every_atom_is_in_the_documentation():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import pathlib
 import random
 import signal
 import subprocess
@@ -29,17 +30,32 @@ def has_ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
     return process.returncode is not None
 
 
+def halted_in(group: int) -> list[int]:
+    """Its processes that are stopped."""
+    found = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
+            if state == "T" and int(its_group) == group:
+                found.append(int(stat.parent.name))
+    return found
+
+
 def stop_now_and_then(process: subprocess.Popen[bytes], moments: list[float], pause: float) -> int:
     """Returns how often it was stopped until it ended."""
     began = time.monotonic()
     for count, moment in enumerate(moments):
         if has_ended(process, max(0, began + moment - time.monotonic())):
             return count
+        halted = halted_in(process.pid)  # by a test
         signal_group(process, signal.SIGSTOP)
         try:
             time.sleep(pause)
         finally:
             signal_group(process, signal.SIGCONT)
+            for pid in halted:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
     process.wait()
     return len(moments)
 

@@ -305,11 +305,16 @@ def _nghttpd_version() -> str:
 LATER_LOG = BUILD / "later.log"
 _PEERS: tuple[Peer, ...] = (
     _python("run_syncless.py", "syncless", (*WSGI, "echo", "slow", *HTTP2)),
-    Peer(
-        "syncless, a thread stands by",
-        lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), app, "0", "", "1"],
-        lambda: "patched",
-        HELD,
+    *(
+        Peer(
+            f"syncless, {words}",
+            lambda port, app, threads=threads: [
+                *(sys.executable, str(HERE / "run_syncless.py"), str(port), app, "0", "", threads)
+            ],
+            lambda: "patched",
+            (*HELD, "hello", "sleep"),
+        )
+        for threads, words in (("1", "a thread stands by"), ("2", "two threads stand by"))
     ),
     Peer(
         "syncless, select",

@@ -37,6 +37,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core.arrays cimport doubled, with_place_for
 from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.cpython.chunkcache cimport lower_mark
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.poll.poller cimport READ, WRITE, PollEvent
 from syncless._core.scheduler cimport (
@@ -329,13 +330,17 @@ cdef int64_t trim(Scheduler loop, int64_t timeout) except -2:
 
 cdef int64_t trim_memory(int64_t timeout) noexcept:
     global ended, allowed
-    cdef int64_t now = monotonic_ns()
+    cdef int64_t now = monotonic_ns(), again
     if now < allowed:
         return allowed - now if timeout == NEVER or timeout > allowed - now else timeout
     ended = 0
+    again = lower_mark(now)
     with nogil:
         give_back()
     allowed = monotonic_ns() + SHARE * (monotonic_ns() - now)
+    if again:
+        ended = MANY
+        allowed = max(allowed, again)
     return 0                                    # time has passed: look again
 
 

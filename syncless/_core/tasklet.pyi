@@ -105,6 +105,9 @@ def spawn(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Ta
     It starts when the current tasklet waits or ends.
     """
 
+def in_slot(tasklet: Tasklet[_T]) -> Tasklet[_T]: ...
+def at_end_of_slot(function: Callable[[], object]) -> bool: ...
+def end_idle_slots(rounds: int) -> bool: ...
 def spawn_in(
     where: Loop | Thread | int, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
 ) -> Tasklet[_T]:

@@ -20,11 +20,12 @@ from syncless._core cimport scheduler
 from syncless._core.callbacks cimport drop_callback, with_callback
 from syncless._core.clock cimport deadline_after, monotonic_ns
 from syncless._core.cpython.compat cimport raised
-from syncless._core.cpython.threadlocal cimport end_locals, start_locals
+from syncless._core.cpython cimport threadlocal
+from syncless._core.cpython.threadlocal cimport end_locals, slot_of, start_locals
 from syncless._core.current cimport wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport DONE, NEW, RUNNING, BaseTasklet, Scheduler, next_pending, take_back
-from syncless._core.threadloop cimport end_process, get_loop, loop_of
+from syncless._core.threadloop cimport end_process, get_loop, loop_of, peek_loop
 from syncless._core.wait.waitqueue cimport wake_all
 
 from syncless._core.exits import TaskletExit, TaskletKilled
@@ -288,8 +289,8 @@ cdef class Tasklet(BaseTasklet):
         return self
 
     cdef object owner_of_locks(self):
-        """The object whose locks it takes: itself, or the task of asyncio whose step it makes."""
-        return self
+        """The object whose locks it takes: itself, its slot, or the task of asyncio whose step it makes."""
+        return self if self.locals.slot == NULL else <object> self.locals.slot
 
     cdef object step(self):
         """The step of an asyncio task, or the callback, that it makes now, among others; or None."""
@@ -350,7 +351,9 @@ cdef class Tasklet(BaseTasklet):
     def frame(self):
         """Its current frame; None if it has not started or has ended."""
         if self.state == RUNNING:
-            return sys._getframe() if get_loop().current is self else None
+            if self.loop is peek_loop():
+                return sys._getframe() if self.loop.current is self else None
+            return sys._current_frames().get((<Loop> self.loop).thread_id)
         return (<object> <PyObject*> self.carrier).gr_frame if self.carrier != NULL else None
 
     def __repr__(self):
@@ -411,6 +414,29 @@ def spawn_in(where, function, *args, **kwargs) -> Tasklet:
     made._start_in(loop)
     made.parent = get_loop().current.serial if get_loop().current is not None else 0
     return made
+
+
+def in_slot(Tasklet tasklet not None) -> Tasklet:
+    """The tasklet, which has not begun, stands for a pool's thread: it takes a slot, if those are kept."""
+    tasklet.locals.takes_slot = True
+    return tasklet
+
+
+def at_end_of_slot(function) -> bool:
+    """Calls function() when the slot of the running tasklet ends. Returns whether it has one."""
+    slot = slot_of(&get_loop().current.locals)
+    if slot is None:
+        return False
+    if slot.at_end is None:
+        slot.at_end = []
+    slot.at_end.append(function)
+    return True
+
+
+def end_idle_slots(int rounds) -> bool:
+    """Ends the slots that no tasklet has had for so many calls of this, as their threads would end. Returns
+    whether there are others. To be called in a tasklet."""
+    return threadlocal.end_idle_slots(rounds, &get_loop().current.locals)
 
 
 cdef int become_main(Loop loop, Tasklet main) except -1:

@@ -250,6 +250,11 @@ def current_loop() -> Loop:
     return get_loop()
 
 
+def all_loops() -> list:
+    """The loops of all threads, the oldest first."""
+    return list(loops.values())
+
+
 cdef Loop loop_of(object where):
     """A Loop, or that of a threading.Thread or of a thread's number. LookupError if the thread has none."""
     cdef Loop loop

@@ -57,6 +57,11 @@ class deadline(Timeout):
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> Literal[False]: ...
+    @staticmethod
+    def remaining() -> float | None:
+        """Seconds until the first of the clocks that run for the current tasklet is over: a deadline, a
+        Timeout or the server's ``request_seconds``. 0.0 if it is over already, None if there is none. Looks
+        at each timer of the loop."""
 
 class Alarm:
     def __init__(self, exception: BaseException) -> None: ...

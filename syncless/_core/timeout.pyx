@@ -2,9 +2,9 @@
 short, for the server."""
 
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT64_MAX, int64_t
 
-from syncless._core.clock cimport NEVER, deadline_after
+from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet, Scheduler, Thrown, take_back
 from syncless._core.tasklet cimport Tasklet
@@ -212,6 +212,30 @@ class deadline(Timeout):
         if late or value is self:
             raise TimeoutError(f"the deadline of {self} is over") from (value if late else None)
         return False
+
+    @staticmethod
+    def remaining():
+        """Seconds until the first of the clocks that run for the current tasklet is over: a deadline, a
+        Timeout or the server's ``request_seconds``. 0.0 if it is over already, None if there is none. Looks
+        at each timer of the loop."""
+        return remaining_seconds(get_loop())
+
+
+cdef object remaining_seconds(Loop loop):
+    cdef int64_t first = INT64_MAX
+    cdef BaseTasklet target
+    cdef Timer* timer
+    for i in range(loop.timers.count):
+        timer = loop.timers.heap[i]
+        if timer.fire == time_is_over:
+            target = (<Timeout> timer.owner).target
+        elif timer.fire == alarm_rings:
+            target = (<Alarm> timer.owner).target
+        else:
+            continue
+        if timer.when < first and stand_in_for(target) is loop.current:
+            first = timer.when
+    return None if first == INT64_MAX else max(first - monotonic_ns(), 0) / 1e9
 
 
 cdef void alarm_rings(void* owner) noexcept:

@@ -1,5 +1,7 @@
 """From a request head to the scope of an ASGI application. See application.pyx."""
 
+from libc.stdint cimport int64_t, uint64_t
+
 from syncless.asgi.exchange cimport ASGIExchange
 from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange
@@ -24,14 +26,32 @@ cdef class ScopeMaker:
     cdef int set_path(self, dict scope, const char* data, const head* found) except -1
 
 
+cdef class KeptScope:
+    """The scope of a head that is remembered, as the application gets it."""
+    cdef dict scope
+    cdef list fields                # the scope's own, and
+    cdef list before                # the same, which nobody changes
+    cdef dict extensions            # the scope's own
+    cdef dict state                 # the same, or None
+    cdef int64_t serial             # of the head
+    cdef uint64_t scope_version
+    cdef uint64_t parts_version
+    cdef uint64_t source_version    # of the dict of which `state` is a copy
+
+    cdef int fill(self, dict scope, list before, int64_t serial) except -1
+    cdef uint64_t version_of_parts(self) noexcept
+    cdef bint is_untouched(self) noexcept
+
+
 cdef class ASGIApplication(Application):
     cdef object call                # the application itself
     cdef object tasks
     cdef object loop                # asyncio's
-    cdef object state               # None, or what its lifespan has left for all requests
+    cdef dict state                 # None, or what its lifespan has left for all requests
     cdef ScopeMaker scopes
     cdef object limits
     cdef object websockets          # whether the library for them is installed; None: not known yet
     cdef ASGIExchange spare              # the last request that has ended, to be used again
 
+    cdef KeptScope kept(self, dict scope, int fd, int64_t serial)
     cdef Exchange websocket(self, dict scope, const Incoming* incoming)

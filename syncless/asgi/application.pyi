@@ -12,6 +12,8 @@ class ScopeMaker:
         forward: Forward | None = None,
     ) -> None: ...
 
+class KeptScope: ...
+
 class ASGIApplication(Application):
     def __init__(
         self,

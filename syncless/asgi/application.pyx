@@ -3,13 +3,21 @@ protocols.
 
 Takes the bytes and the offsets that head.c found. Knows nothing of sockets or of what the application does
 with it. Fields whose name has an underscore are left out, as they are for WSGI.
+
+A request whose head is the same to the last byte as the connection's last one gets the same scope once more,
+if the application cannot notice: KeptScope.is_untouched(). That is asked once, when the last request has
+ended; nothing can reach the scope after that.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Copy
-from libc.stdint cimport int64_t
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject
+cimport cython
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
+from syncless._core.cpython.compat cimport dict_version
 from syncless.asgi.exchange cimport ASGIExchange, ScopeRequest, WebSocketExchange
 from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange, Upgrade
@@ -25,6 +33,9 @@ from syncless.asgi.extensions import tls_extension
 from syncless.http.trust import FORWARDING as FORWARDING_TEXT
 from syncless.http.trust import is_forwarding
 from syncless.http.websocket import has_library
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject* o)
 
 cdef dict METHODS = {
     name: name.decode() for name in (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH")}
@@ -134,6 +145,38 @@ cdef class ScopeMaker:
         return fields
 
 
+@cython.final
+cdef class KeptScope:
+    cdef int fill(self, dict scope, list before, int64_t serial) except -1:
+        """An application is to get the scope. `before`: a copy of its header fields."""
+        self.scope = scope
+        self.fields, self.before = scope["headers"], before
+        self.extensions, self.state = scope["extensions"], scope.get("state")
+        self.serial = serial
+        self.scope_version, self.parts_version = dict_version(scope), self.version_of_parts()
+        return 0
+
+    cdef uint64_t version_of_parts(self) noexcept:
+        return dict_version(self.extensions) + (0 if self.state is None else dict_version(self.state))
+
+    cdef bint is_untouched(self) noexcept:
+        """Whether the scope is as the application got it, and nothing else refers to it or its parts any
+        more: the same request could have it again."""
+        cdef Py_ssize_t i
+        if (
+            Py_REFCNT(<PyObject*> self.scope) != 1 or Py_REFCNT(<PyObject*> self.fields) != 2
+            or Py_REFCNT(<PyObject*> self.extensions) != 2
+            or self.state is not None and Py_REFCNT(<PyObject*> self.state) != 2
+            or dict_version(self.scope) != self.scope_version or self.version_of_parts() != self.parts_version
+            or PyList_GET_SIZE(self.fields) != PyList_GET_SIZE(self.before)
+        ):
+            return False
+        for i in range(PyList_GET_SIZE(self.before)):
+            if PyList_GET_ITEM(self.fields, i) != PyList_GET_ITEM(self.before, i):
+                return False
+        return True
+
+
 cdef class ASGIApplication(Application):
     """ASGIApplication(call, template, most): `template` is the part of the scope that all requests have."""
 
@@ -150,10 +193,23 @@ cdef class ASGIApplication(Application):
         self.scopes = ScopeMaker(template, self.heads, forward)
 
     cdef Exchange exchange(self, const Incoming* incoming):
-        cdef dict scope = self.scopes.make(incoming)
+        cdef Memory* memory = memory_of(self.heads, incoming.stream.fd)
+        cdef int64_t serial = self.heads.scanned
+        cdef KeptScope kept = None
         cdef ASGIExchange exchange
-        if self.state is not None:
-            scope["state"] = PyDict_Copy(<dict> self.state)
+        cdef dict scope
+        if memory != NULL:
+            kept = <KeptScope> self.heads.spares[memory.index]
+            self.heads.spares[memory.index] = None
+        if kept is not None and kept.serial == serial and (
+                self.state is None or kept.source_version == dict_version(self.state)):
+            scope = kept.scope
+        else:
+            scope, kept = self.scopes.make(incoming), None
+            if self.state is not None:
+                scope["state"] = PyDict_Copy(self.state)
+            if serial and incoming.stream.layer == NULL:
+                kept = self.kept(scope, incoming.stream.fd, serial)
         if (incoming.found.websocket and incoming.found.minor
                 and is_get_request(incoming.data, incoming.found)):
             return self.websocket(scope, incoming)
@@ -162,8 +218,21 @@ cdef class ASGIApplication(Application):
         if exchange is None:
             exchange = ASGIExchange(<Listener> incoming.listener, self.call, self.tasks, self.loop)
         exchange.fill(scope)
+        exchange.kept = kept
         exchange.begin(incoming)
         return exchange
+
+    cdef KeptScope kept(self, dict scope, int fd, int64_t serial):
+        """Notes what the scope of the head with this number is like, if that is still there."""
+        cdef Memory* memory = memory_of(self.heads, fd)
+        cdef KeptScope kept
+        if memory == NULL or memory.serial != serial:
+            return None
+        kept = KeptScope.__new__(KeptScope)
+        kept.fill(scope, (<dict> self.heads.made[memory.index])["headers"], serial)
+        if self.state is not None:
+            kept.source_version = dict_version(self.state)
+        return kept
 
     cdef Exchange websocket(self, dict scope, const Incoming* incoming):
         """The client asks for a WebSocket."""
@@ -178,8 +247,16 @@ cdef class ASGIApplication(Application):
         return exchange
 
     cdef int take_back(self, Exchange exchange, int fd) except -1:
+        cdef KeptScope kept
+        cdef Memory* memory
         self.spare = <ASGIExchange> exchange
-        return self.spare.forget()
+        kept, self.spare.kept = self.spare.kept, None
+        self.spare.forget()
+        if kept is not None and fd >= 0 and kept.is_untouched():
+            memory = memory_of(self.heads, fd)
+            if memory != NULL and memory.serial == kept.serial:
+                self.heads.spares[memory.index] = kept
+        return 0
 
     def close(self) -> None:
         """Lets go of the objects kept for later requests."""

@@ -1,11 +1,10 @@
 """The exchanges in which an ASGI application answers. See exchange.pyx."""
 
 from syncless._core.loop cimport Loop
+from syncless.asgi.firststep cimport FirstStep
 from syncless.asgi.operations cimport BodyMessages, Conversation
 from syncless.asyncio.dispatcher cimport Dispatcher
 from syncless.http.request cimport Request
-
-cdef object begin_task(Dispatcher dispatcher, object coroutine)
 
 
 cdef enum Stage:            # of the response, as the application tells of it
@@ -23,8 +22,10 @@ cdef class ASGIExchange(Conversation):
     cdef object call                # the application
     cdef object tasks               # Tasks: those that go on after their response
     cdef Dispatcher dispatcher              # of the asyncio loop
+    cdef FirstStep first_step
     cdef BodyMessages messages      # receive() of the request body
     cdef dict scope
+    cdef object kept                # KeptScope of the scope, or None
     cdef object receive             # given to the application; knows the request while it lasts
     cdef object send                # the same
     cdef readonly object task       # the application's
@@ -32,10 +33,10 @@ cdef class ASGIExchange(Conversation):
     cdef Stage stage
     cdef bint trailers              # the application has announced them
     cdef bytes trailer_lines        # those that it has given
-    cdef bint told                  # http.disconnect is due
+    cdef bint disconnected          # http.disconnect is due
     cdef bint stops                 # because the server stops
     cdef bint waits                 # for its response, which is given from elsewhere
-    cdef list ears                  # futures of receive() that wait for the client to leave
+    cdef list receivers             # futures of receive() that wait for the client to leave
     cdef object turns               # Lock of those that send and wait, or None
 
     cdef int fill(self, dict scope) except -1
@@ -46,7 +47,7 @@ cdef class ASGIExchange(Conversation):
     cdef int pause(self, Loop engine, const char* why) except -1
     cdef int leave_task(self) except -1
     cdef int fail_unfinished(self) except -1
-    cdef object say_to_nobody(self)
+    cdef object send_to_nobody(self)
     cdef int check_client(self) except -1
     cdef int go_on(self) except -1
 
@@ -54,10 +55,10 @@ cdef class ASGIExchange(Conversation):
     cdef int client_left(self) except -1
 
     cdef int start_response(self, dict message) except -1
-    cdef object say_body(self, dict message)
+    cdef object send_body(self, dict message)
     cdef object later(self, object function, tuple args)
-    cdef object say_trailers(self, dict message)
-    cdef int say_bytes(self, bytes data) except -1
+    cdef object send_trailers(self, dict message)
+    cdef int send_bytes(self, bytes data) except -1
     cdef int end_body(self, bint more) except -1
 
 
@@ -81,9 +82,9 @@ cdef class WebSocketExchange(ASGIExchange):
 
     cdef int offer(self, object limits, bint can_speak) except -1
     cdef int refuse(self) except -1
-    cdef int wake_ears(self) except -1
+    cdef int wake_receivers(self) except -1
     cdef int keep(self, object message) except -1
     cdef int accept(self, dict message) except -1
-    cdef object say_message(self, dict message)
-    cdef object say_close(self, dict message)
+    cdef object send_data(self, dict message)
+    cdef object send_close(self, dict message)
     cdef object deny(self, str kind, dict message)

@@ -1,13 +1,10 @@
 """ASGIExchange: the exchange in which an ASGI application answers.
 
 Calls the application with its scope as a task of the thread's asyncio loop, and makes the task's first step
-at once. An application that answers in it costs no turn of the loop. Else the request waits, and
-the loop makes the further steps, until the response is complete. The request does not wait for the rest of
-the task (tasks.py). receive() and send() wait by futures, so their cancellation is asyncio's; a wait for the
-client is that of a tasklet (call_in_tasklet).
-
-asyncio makes a task's first step in the loop's next round. A request's coroutine mostly ends in it, so it is
-made in the tasklet of the request: no turn of the loop, and no other callback, comes between.
+at once (firststep.pyx). An application that answers in it costs no turn of the loop. Else the request waits,
+and the loop makes the further steps, until the response is complete. The request does not wait for the rest
+of the task (tasks.py). receive() and send() wait by futures, so their cancellation is asyncio's; a wait for
+the client is that of a tasklet (call_in_tasklet).
 
 On a WebSocket (WebSocketExchange) the request's own tasklet reads meanwhile: it takes messages off the
 connection before they are asked for, up to a bound, and wakes the receive() that waits for one. So a message
@@ -17,23 +14,19 @@ when the client is slow, send() waits.
 exchange.pyx decides what becomes of the request when the application fails.
 """
 
-from asyncio import Task, current_task
+from asyncio import current_task
 from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.contextvars cimport PyContext_Enter, PyContext_Exit
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF
 
 from syncless._core.clock cimport NEVER
-from syncless._core.cpython.compat cimport raised
-from syncless._core.cpython.threadlocal cimport keep_locals, locals_used
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport PARKED, RUNNING, BaseTasklet
 from syncless._core.threadloop cimport get_loop
+from syncless.asgi.firststep cimport FirstStep
 from syncless.asgi.operations cimport BodyMessages, Conversation, Receive, Send
 from syncless.asyncio.callbacks cimport Callbacks
-from syncless.asyncio.dispatcher cimport Dispatcher, Handle, Runner, keep_for
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.request cimport (
@@ -54,64 +47,6 @@ from syncless.http.errors import ClientError, ClientGone, NotImplementedHere
 from syncless.http.filepart import blocks
 from syncless.http.websocket import STOPS, WebSocket, WebSocketClosed
 from syncless.tools.runningloop import swap_current_task
-
-cdef extern from "Python.h":
-    PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
-
-cdef object new_task = Task
-# Stands for a runner while a task is made: no other one is called for its first step.
-cdef Runner nobody = Runner.__new__(Runner)
-
-
-cdef object begin_task(Dispatcher dispatcher, object coroutine):
-    """The coroutine as a task of the loop, whose first step has been made. The caller has made asyncio's
-    notes (Dispatcher.enter).
-
-    A task factory of the program decides itself when it makes the first step. A loop that is to tell which
-    steps wait, or to wait with them, makes all steps itself.
-    """
-    cdef Handle first = dispatcher.first, last = dispatcher.last, step, later, following
-    cdef Runner runner = dispatcher.runner
-    cdef Py_ssize_t count = dispatcher.count
-    cdef PyObject* returned
-    if dispatcher.task_factory is not None or dispatcher.warns or dispatcher.blocks or dispatcher.debug:
-        return with_locals(dispatcher.loop.create_task(coroutine))
-    dispatcher.first = dispatcher.last = None
-    dispatcher.count = 0
-    dispatcher.runner = nobody
-    try:
-        task = new_task(coroutine, loop=dispatcher.loop)
-    finally:
-        step = dispatcher.first
-        dispatcher.first = first
-        dispatcher.last = last
-        dispatcher.count = count
-        dispatcher.runner = runner
-    later = step.after
-    step.after = None
-    while later is not None:                        # callbacks that finalisers have added meanwhile
-        following = later.after
-        later.after = None
-        dispatcher.append(later)
-        later = following
-    context = step.context
-    PyContext_Enter(context)
-    returned = PyObject_Call(<PyObject*> step.callback, <PyObject*> step.args, NULL)
-    if returned == NULL:
-        raised()                                    # the task keeps it
-    else:
-        Py_DECREF(<object> returned)
-    PyContext_Exit(context)
-    return with_locals(task)
-
-
-cdef object with_locals(object task):
-    """A task that is not done takes the values in threading.local along from the tasklet of its first
-    step."""
-    if get_loop().current.locals.own and locals_used() and not task.done():
-        keep_for(task, keep_locals())
-    return task
-
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -217,6 +152,7 @@ cdef class ASGIExchange(Conversation):
         self.call = call
         self.tasks = tasks
         self.dispatcher = loop.dispatcher
+        self.first_step = FirstStep(loop.dispatcher)
         self.messages = BodyMessages(self.new_body(), self.peer, listener.buffers, loop.dispatcher.loop)
         self.renew()
 
@@ -229,7 +165,7 @@ cdef class ASGIExchange(Conversation):
     cdef int fill(self, dict scope) except -1:
         self.scope = (<ScopeRequest> self.request).scope = scope
         self.stage = NOT_STARTED
-        self.trailers = self.messages.complete = self.told = self.stops = self.waits = False
+        self.trailers = self.messages.complete = self.disconnected = self.stops = self.waits = False
         return 0
 
     cdef int forget(self) except -1:
@@ -257,11 +193,11 @@ cdef class ASGIExchange(Conversation):
         self.dispatcher.enter(None)
         self.switch_hook = self
         try:
-            self.task = begin_task(self.dispatcher, self.call(self.scope, self.receive, self.send))
+            self.task = self.first_step.begin(self.call(self.scope, self.receive, self.send))
         finally:
             self.switch_hook = None
             self.dispatcher.leave()
-        if not self.task.done():
+        if self.task is not None and not self.task.done():
             if self.listener.loop.orphan is self:
                 raise RuntimeError("the child of a fork cannot await: its asyncio loop runs in the parent")
             try:
@@ -270,15 +206,17 @@ cdef class ASGIExchange(Conversation):
                 self.leave_task()
             waited = True
         task, self.task = self.task, None
-        if task.done():
+        if task is not None:
+            if not task.done():
+                return 0
             try:
                 task.result()
             except KeyboardInterrupt as error:
                 if waited and is_interrupt(error):  # the loop has given it to the main tasklet
                     raise TaskletExit from None
                 raise
-            if not self.response.complete:
-                self.fail_unfinished()
+        if not self.response.complete:
+            self.fail_unfinished()
         return 0
 
     def __call__(self, leaving):
@@ -324,10 +262,10 @@ cdef class ASGIExchange(Conversation):
 
     cdef int listen_for_end(self) except -1:
         """From now on it hears when the client leaves."""
-        if self.interruptible or self.told:
+        if self.interruptible or self.disconnected:
             return 0
         self.interruptible = True
-        self.peer.hear_end()
+        self.peer.watch_end()
         if self.left():
             self.client_left()
         return 0
@@ -385,7 +323,7 @@ cdef class ASGIExchange(Conversation):
                 self.messages.end()
         return 0
 
-    cdef object say_to_nobody(self):
+    cdef object send_to_nobody(self):
         """There is no connection any more. The child of a fork never had one: the parent answers."""
         if self.listener.loop.orphan is None:
             self.check_client()
@@ -398,36 +336,36 @@ cdef class ASGIExchange(Conversation):
 
     # -- receive() -------------------------------------------------------------------------------------------
 
-    cdef object hear(self):
+    cdef object next_message(self):
         """The iterator that gives the next message: first what the client has sent, then that it has left."""
         if self.response.complete or self.stops:
             return given({"type": "http.disconnect"})
         if not self.messages.complete:
-            return self.messages.hear()
+            return self.messages.next_message()
         return self.wait_for_end()
 
     cdef object wait_for_end(self):
         """There is nothing more to tell than that the client has left."""
-        if self.told or self.peer.is_gone():
+        if self.disconnected or self.peer.is_gone():
             return given({"type": "http.disconnect"})
         future = self.dispatcher.loop.create_future()
-        if self.ears is None:
-            self.ears = []
-        self.ears.append(future)
+        if self.receivers is None:
+            self.receivers = []
+        self.receivers.append(future)
         return future.__await__()
 
     cdef int client_left(self) except -1:
         """The client has left, or its request has ended: all who listen hear of it."""
-        self.told = True
-        ears, self.ears = self.ears, None
-        for future in ears or ():
+        self.disconnected = True
+        receivers, self.receivers = self.receivers, None
+        for future in receivers or ():
             if not future.done():
                 future.set_result({"type": "http.disconnect"})
         return 0
 
     # -- send() ----------------------------------------------------------------------------------------------
 
-    cdef object say(self, object message):
+    cdef object take_message(self, object message):
         """None, or the future that it waits for."""
         if not isinstance(message, dict):
             raise TypeError(f"a message must be a dict, not {type(message).__name__}")
@@ -435,22 +373,22 @@ cdef class ASGIExchange(Conversation):
         if self.stage == ENDED:
             raise RuntimeError(f"the message {kind!r} came after the response was complete")
         if self.peer.is_gone():
-            return self.say_to_nobody()
+            return self.send_to_nobody()
         if kind == "http.response.start":
             self.start_response(<dict> message)
             return None
         if kind == "http.response.body":
-            return self.say_body(<dict> message)
+            return self.send_body(<dict> message)
         if kind == "http.response.pathsend" and self.stage == STARTED:
             return self.later(self._send_path, (message["path"],))
         if kind == "http.response.zerocopysend" and self.stage == STARTED:
             part = (message["file"], message.get("offset"), message.get("count"))
             return self.later(self._send_part, (*part, message.get("more_body", False)))
         if kind == "http.response.trailers" and self.stage == TRAILING:
-            return self.say_trailers(<dict> message)
+            return self.send_trailers(<dict> message)
         if kind == "http.response.early_hint":
             if not self.response.committed and self.response.minor:
-                self.say_bytes(early_hints(message))
+                self.send_bytes(early_hints(message))
                 self.peer.send_soon()
             return None
         raise RuntimeError(f"an application cannot send the message {kind!r} here")
@@ -468,7 +406,7 @@ cdef class ASGIExchange(Conversation):
         self.stage = STARTED
         return 0
 
-    cdef object say_body(self, dict message):
+    cdef object send_body(self, dict message):
         cdef bint more = message.get("more_body", False)
         data = message.get("body", b"")
         cdef Py_ssize_t size
@@ -501,7 +439,7 @@ cdef class ASGIExchange(Conversation):
         self.response.end()
         return self.go_on()
 
-    cdef object say_trailers(self, dict message):
+    cdef object send_trailers(self, dict message):
         """Sent if the response has a place for them and the client wants them."""
         lines = trailer_lines(message)
         if self.response.takes_trailers() and takes_trailers(self.scope["headers"]):
@@ -515,7 +453,7 @@ cdef class ASGIExchange(Conversation):
             self.response.end()
         self.go_on()
 
-    cdef int say_bytes(self, bytes data) except -1:
+    cdef int send_bytes(self, bytes data) except -1:
         return self.peer.append(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     def _send_path(self, path):
@@ -638,19 +576,19 @@ cdef class WebSocketExchange(ASGIExchange):
         else:
             self.inbox.append(message)
             self.held += len(message)
-        return self.wake_ears()
+        return self.wake_receivers()
 
-    cdef int wake_ears(self) except -1:
+    cdef int wake_receivers(self) except -1:
         """Those that wait in receive() look again."""
-        ears, self.ears = self.ears, None
-        for future in ears or ():
+        receivers, self.receivers = self.receivers, None
+        for future in receivers or ():
             if not future.done():
                 future.set_result(None)
         return 0
 
     cdef int client_left(self) except -1:
-        self.told = self.silent = True
-        return self.wake_ears()
+        self.disconnected = self.silent = True
+        return self.wake_receivers()
 
     cdef int fail_unfinished(self) except -1:
         if self.upgraded or self.progress == OVER:
@@ -673,7 +611,7 @@ cdef class WebSocketExchange(ASGIExchange):
 
     # -- receive() -------------------------------------------------------------------------------------------
 
-    cdef object hear(self):
+    cdef object next_message(self):
         if self.progress == CONNECTING:
             self.progress = OFFERED
             return given({"type": "websocket.connect"})
@@ -690,9 +628,9 @@ cdef class WebSocketExchange(ASGIExchange):
                     "reason": self.websocket.close_reason,
                 }
             future = self.dispatcher.loop.create_future()
-            if self.ears is None:
-                self.ears = []
-            self.ears.append(future)
+            if self.receivers is None:
+                self.receivers = []
+            self.receivers.append(future)
             yield from future
         message = self.inbox.popleft()
         self.held -= len(message)
@@ -704,16 +642,16 @@ cdef class WebSocketExchange(ASGIExchange):
 
     # -- send() ----------------------------------------------------------------------------------------------
 
-    cdef object say(self, object message):
+    cdef object take_message(self, object message):
         if not isinstance(message, dict):
             raise TypeError(f"a message must be a dict, not {type(message).__name__}")
         kind = (<dict> message).get("type")
         if self.peer.is_gone() and self.listener.loop.orphan is not None:
             return None                             # the child of a fork: the parent speaks
         if self.progress == OPEN and kind == "websocket.send":
-            return self.say_message(<dict> message)
+            return self.send_data(<dict> message)
         if self.progress <= OPEN and kind == "websocket.close":
-            return self.say_close(<dict> message)
+            return self.send_close(<dict> message)
         if self.progress <= OFFERED and kind == "websocket.accept":
             self.accept(<dict> message)
             return None
@@ -737,7 +675,7 @@ cdef class WebSocketExchange(ASGIExchange):
         self.progress = OPEN
         return self.go_on()
 
-    cdef object say_message(self, dict message):
+    cdef object send_data(self, dict message):
         data = message.get("bytes")
         if data is None:
             data = message.get("text")
@@ -753,7 +691,7 @@ cdef class WebSocketExchange(ASGIExchange):
         self.peer.send_soon()
         return None
 
-    cdef object say_close(self, dict message):
+    cdef object send_close(self, dict message):
         code = message.get("code") or 1000
         reason = message.get("reason") or ""
         if self.progress < OPEN:
@@ -766,9 +704,9 @@ cdef class WebSocketExchange(ASGIExchange):
         return self.later(self._close, (code, reason))
 
     def _close(self, code, reason):
-        self.websocket.say_close(code, reason)
+        self.websocket.send_close(code, reason)
         self.progress = OVER
-        self.wake_ears()
+        self.wake_receivers()
 
     cdef object deny(self, str kind, dict message):
         """The denial response."""
@@ -777,4 +715,4 @@ cdef class WebSocketExchange(ASGIExchange):
             self.start_response(message)
             self.response.keep_alive = False
             return None
-        return self.say_body(message)
+        return self.send_body(message)

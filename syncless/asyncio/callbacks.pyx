@@ -233,7 +233,8 @@ cdef class Callbacks:
                 "an asyncio loop cannot run in a callback of the engine: spawn a tasklet for it")
         self._set_coroutine_origin_tracking(dispatcher.debug)
         self._thread_id = threading.get_ident()
-        dispatcher.hooks = self._asyncgen_firstiter_hook, self._asyncgen_finalizer_hook
+        dispatcher.first_hook = self._asyncgen_firstiter_hook
+        dispatcher.last_hook = self._asyncgen_finalizer_hook
         try:
             dispatcher.begin_run(engine)
             self.descriptors.join_engine()

@@ -76,7 +76,8 @@ cdef class Dispatcher(Calls):
     cdef Py_ssize_t batch           # how many of them were due when this round began, and have not run
     cdef Runner runner              # the tasklet that calls the next callback, or is going to
     cdef Runner spare
-    cdef tuple hooks                # for asynchronous generators
+    cdef object first_hook          # for asynchronous generators: when one begins, and
+    cdef object last_hook           # when one goes that has not ended
     cdef object task_factory        # of the program, or None
     cdef object failure             # the exception that ended the run, or None
     cdef int forks                  # of the process, when the run began

@@ -37,7 +37,7 @@ from cython cimport final
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
-from syncless._core.cpython.compat cimport raised
+from syncless._core.cpython.compat cimport raised, set_asyncgen_hooks
 from syncless._core.cpython.threadlocal cimport (
     KeptLocals, exchange_kept, keep_locals, kept_count, locals_used,
 )
@@ -221,7 +221,6 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 cdef object note_running = note_of_running_loop(events)
 cdef object swap_task = swap_current_task
-cdef object set_hooks = sys.set_asyncgen_hooks
 cdef object task_now = current_task
 
 
@@ -465,12 +464,12 @@ cdef class Dispatcher(Calls):
         note_running(self.loop)
         if task is not None:
             swap_task(self.loop, task)
-        set_hooks(*self.hooks)
+        set_asyncgen_hooks(<PyObject*> self.first_hook, <PyObject*> self.last_hook)
         return 0
 
     cdef int leave(self) except -1:
         """Takes the notes away. No task is the current one."""
-        set_hooks(None, None)
+        set_asyncgen_hooks(NULL, NULL)
         note_running(None)
         return 0
 

@@ -263,6 +263,7 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
         if self.get_debug():
             self._check_callback(func, "run_in_executor")
         future = call_in_tasklet(self, func, *args)
+        future.take_slot()
         self._calls.add(future)
         future.add_done_callback(self._calls.discard)
         return future

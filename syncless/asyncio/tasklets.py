@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from syncless._core.exits import TaskletExit, is_interrupt
-from syncless._core.tasklet import Tasklet, spawn
+from syncless._core.tasklet import Tasklet, in_slot, spawn
 from syncless._core.wait.queues import Queue
 from syncless.asyncio.callbacks import Callbacks
 
@@ -29,6 +29,11 @@ class TaskletCall(asyncio.Future[T]):
         super().__init__(loop=loop)
         self._function = function
         self._tasklet: Tasklet[None] | None = spawn(self._run)
+
+    def take_slot(self) -> None:
+        """It is called as by a pool's thread."""
+        if self._tasklet is not None:
+            in_slot(self._tasklet)
 
     def cancel(self, msg: Any = None) -> bool:
         cancelled = super().cancel(msg)
@@ -84,7 +89,7 @@ class TaskletCall(asyncio.Future[T]):
 
 def call_in_tasklet(
     loop: asyncio.AbstractEventLoop, function: Callable[..., T], *args: Any, **kwargs: Any
-) -> asyncio.Future[T]:
+) -> TaskletCall[T]:
     """A future of the loop for what function(*args, **kwargs) returns or raises in a new tasklet."""
     return TaskletCall(loop, partial(function, *args, **kwargs))
 

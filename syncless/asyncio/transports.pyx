@@ -186,7 +186,10 @@ cdef class SocketTransport(Endpoint):
     def _begin_reading(self):
         if not self.closing:
             self.reader = self.reading
-            self.follow()
+            try:
+                self.follow()
+            except OSError as error:                    # no memory: a transport that hears nothing never ends
+                self._fatal_error(error, "Fatal error: the transport cannot be waited for.")
 
     cdef int on_ready(self, Loop engine, int bits) except -1:
         if bits & READ and self.reader is not None:

@@ -11,11 +11,11 @@ import contextlib
 import sys
 
 from syncless.cli.console import console
-from syncless.cli.firstprocess import begin_in_child
 from syncless.cli.serving import serve_command
 from syncless.cli.status import status
 from syncless.console import listen_if_asked
 from syncless.http.notices import open_missing
+from syncless.http.program.firstprocess import begin_in_child
 from syncless.patches.program import run
 
 

@@ -33,7 +33,7 @@ VARIABLES = {
     "SYNCLESS_NAME": "sets the option NAME: `SYNCLESS_WORKERS=4`; lists are separated by commas",
     "SYNCLESS_LIMIT_NAME": "sets the limit NAME: `SYNCLESS_LIMIT_HEAD_SECONDS=5`",
     "SYNCLESS_CONFIG": "path of the configuration file, like `--config`",
-    "SYNCLESS_CONSOLE": "`1`: `syncless console PID` may attach to this process",
+    "SYNCLESS_CONSOLE": "`1`, or the path of a socket: `syncless console PID` (or the path) may attach",
     "SYNCLESS_LOOP": "`epoll` (default on Linux), `kqueue`, `poll` or `select`: how the loop waits",
     "SYNCLESS_RESOLVER": "`thread`: names are looked up by the C library, in threads",
     "SYNCLESS_CHUNK_CACHE": "`0`: frame stacks are unmapped, as by the interpreter, and not kept for later",
@@ -210,9 +210,11 @@ class Options:
 
 @contextlib.contextmanager
 def of_option(name: str) -> Iterator[None]:
-    """An OSError in the block names the option beside its file."""
+    """An error in the block names the option beside its file."""
     try:
         yield
+    except ConfigError as error:
+        raise ConfigError(f"{name} {error}") from None
     except OSError as error:
         raise OSError(error.errno, error.strerror, f"{name} {error.filename}") from None
 

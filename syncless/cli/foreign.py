@@ -111,7 +111,7 @@ INSTEAD = {
     "--loop": OWN + " loop, also for asyncio",
     "--http": OWN + " HTTP server",
     "--ws": "leave it out: pip install 'syncless[websocket]' is enough",
-    "--ws-max-queue": "leave it out: messages are read ahead as far as --limit websocket_bytes=N allows",
+    "--ws-max-queue": "leave it out: at most 32 messages or 64 kB are read ahead",
     "--ws-ping-interval": "write --limit ping_seconds=N",
     "--ws-ping-timeout": "write --limit ping_seconds=N",
     "--ws-per-message-deflate": "leave it out: messages are compressed if the client offers that",

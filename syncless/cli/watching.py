@@ -44,8 +44,10 @@ def main(master: int, paths: list[str]) -> None:
     for changes in watch(here, *paths, raise_interrupt=False, stop_event=begun, **options):
         if os.getppid() != master:
             return
-        others = tuple(os.path.abspath(path) for path in paths)
-        files = sorted({file for _, file in changes if file.endswith(ENDINGS) or file.startswith(others)})
+        others = tuple(os.path.abspath(path) + os.sep for path in paths)
+        files = sorted(
+            {file for _, file in changes if file.endswith(ENDINGS) or f"{file}{os.sep}".startswith(others)}
+        )
         if files:
             more = f" and {len(files) - 1} more" if len(files) > 1 else ""
             complain(f"{os.path.relpath(files[0])}{more} changed: reloading the application")

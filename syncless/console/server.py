@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import codeop
 import contextvars
+import errno
 import os
 import stat
 import struct
@@ -20,9 +21,11 @@ from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.wait.queues import Queue
 from syncless.console.protocol import LINE_BYTES, ProtocolError, decode, encode
 from syncless.io import socket
+from syncless.io.socketfiles import SocketFile, remove_stale, why_taken
 
 VARIABLE = "SYNCLESS_CONSOLE"
-"""Environment variable: 1 to listen at the default path, or a path for the socket."""
+"""Environment variable: 1 to listen at the default path, or a path for the socket. A worker adds its process
+ID to the path, because its siblings and its predecessor listen, too."""
 
 _attached: contextvars.ContextVar[_Session | None] = contextvars.ContextVar("syncless console", default=None)
 
@@ -202,13 +205,16 @@ class Console:
         self._namespace = None if namespace is None else {"debug": debug, **namespace}
         self._listener = socket.socket(socket.AF_UNIX)
         try:
-            if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
-                os.unlink(path)  # left by a process that had the same ID
+            remove_stale(path)
             before = os.umask(0o177)
             try:
                 self._listener.bind(path)
+            except OSError as error:
+                why = why_taken(path) if error.errno == errno.EADDRINUSE else os.strerror(error.errno or 0)
+                raise OSError(error.errno, f"cannot listen on {path}: {why}") from None
             finally:
                 os.umask(before)
+            self._file = SocketFile(path)
             self._listener.listen(5)
         except BaseException:
             self._listener.close()
@@ -249,8 +255,8 @@ class Console:
             session.kill()
         self._listener.close()
         _give_back_streams()
-        if os.getpid() == self.pid and os.path.exists(self.path):
-            os.unlink(self.path)
+        if os.getpid() == self.pid:
+            self._file.remove()
         if _console is self:
             _console = None
 
@@ -275,8 +281,9 @@ def listen(path: str | None = None, namespace: dict[str, Any] | None = None) -> 
     return _console
 
 
-def listen_if_asked() -> Console | None:
-    """listen() if the environment variable SYNCLESS_CONSOLE is 1 or the path of a socket.
+def listen_if_asked(worker: bool = False) -> Console | None:
+    """listen() if the environment variable SYNCLESS_CONSOLE is 1 or the path of a socket, to which a
+    ``worker`` adds its process ID.
 
     If listen() fails, a message goes to stderr. Returns None then, and if the variable is not set, or if this
     process already listens.
@@ -285,7 +292,7 @@ def listen_if_asked() -> Console | None:
     if wanted in ("", "0") or (_console is not None and _console.pid == os.getpid()):
         return None
     try:
-        return listen(None if wanted == "1" else wanted)
+        return listen(None if wanted == "1" else f"{wanted}-{os.getpid()}" if worker else wanted)
     except (OSError, RuntimeError) as error:
         print(f"syncless: cannot open the console: {error}", file=sys.stderr)
         return None

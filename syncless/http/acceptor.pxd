@@ -16,7 +16,6 @@ cdef class Acceptor(Watcher):
     cdef Timer retry
     cdef unsigned last          # the last client's IPv4 address, 0 if it had none
     cdef object last_text       # the same as text, shared by the connections from there
-    cdef int64_t complain_at    # ns: not before then again about having no descriptors left
     cdef bint closed
     cdef bint paused            # other processes accept meanwhile
     cdef bint takes_all         # beyond Limits.connections, too: the server stops

@@ -97,8 +97,9 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
     try:
         context.load_cert_chain(certfile, keyfile, settings.key_password or _no_password)
     except ssl.SSLError as error:
+        reason = f"{error.reason}; " if error.reason else ""
         raise ValueError(
-            f"certfile {certfile}{' with keyfile ' + keyfile if keyfile else ''}: {error.reason or error}; "
+            f"certfile {certfile}{' with keyfile ' + keyfile if keyfile else ''}: {reason}"
             f"it must be a PEM certificate and its key{'' if keyfile else ', or give its keyfile'}"
         ) from None
     return context

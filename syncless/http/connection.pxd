@@ -96,6 +96,7 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef int refuse(self, Loop loop, int status, str explanation=*) except -1
     cdef int refuse_busy(self, Loop loop) except -1
     cdef int close_when_sent(self, Loop loop) except -1
+    cdef int listen(self, Loop loop, int bits) except -1
     cdef int linger_or_close(self, Loop loop) except -1
     cdef int read_away(self, Loop loop) except -1
     cdef bint close_idle(self, Loop loop) except -1

@@ -33,6 +33,8 @@ without a tasklet for up to Limits.linger_seconds, and the time to read. So such
 the first to be closed for others. Guarded by tests/wsgi/test_linger.py.
 """
 
+import os
+
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 cimport cython
@@ -320,7 +322,7 @@ cdef class Connection(Watcher):
         if outcome == READY and listener.certificates is not None:
             outcome = begin_tls(&self.stream, listener.buffers, listener.certificates, listener.plain_http)
         if outcome == WANTS_READ or outcome == WANTS_WRITE:
-            return loop.fds.arm(self.stream.fd, READ if outcome == WANTS_READ else WRITE)
+            return self.listen(loop, READ if outcome == WANTS_READ else WRITE)
         if outcome == FAILED or self.phase == CLOSED:
             return self.close(loop, False)
         self.move_to(READING)
@@ -466,6 +468,19 @@ cdef class Connection(Watcher):
 
     # -- waiting for the client ------------------------------------------------------------------------------
 
+    cdef int listen(self, Loop loop, int bits) except -1:
+        """The client's next event gives it a turn. Where the system cannot wait for one more client, this one
+        is lost."""
+        if not bits & ~loop.fds.entries[self.stream.fd].armed:
+            return 0
+        try:
+            return loop.fds.arm(self.stream.fd, bits)
+        except OSError as error:
+            self.listener.complain(
+                f"cannot wait for a client: {os.strerror(error.errno)}; closing its connection. "
+                "Raise fs.epoll.max_user_watches, or set the limit `connections`")
+        return self.close(loop, True)
+
     cdef int wait_for_client(self, Loop loop) except -1:
         """Nothing more to do now: the next event makes it go on, with the deadline that fits."""
         cdef int kind
@@ -476,7 +491,7 @@ cdef class Connection(Watcher):
             self.listener.deadlines.start(&self.deadline, kind, self)
             if self.listener.starved and kind == IDLE_DEADLINE:
                 self.listener.offer_room()
-        return loop.fds.arm(self.stream.fd, READ)
+        return self.listen(loop, READ)
 
     cdef int flush(self, Loop loop) except -1:
         """Sends what is pending, as far as the client takes it; the rest when it is ready."""
@@ -502,7 +517,7 @@ cdef class Connection(Watcher):
             return self.close(loop, True)
         if self.exchange is None or self.phase == CARRYING:     # else its tasklet has deadlines of its own
             listener.deadlines.start(&self.deadline, WRITE_DEADLINE, self)
-        return loop.fds.arm(stream.fd, WRITE)
+        return self.listen(loop, WRITE)
 
     cdef int when_flushed(self, Loop loop, bint late) except -1:
         """All is sent. `late`: the client was slow."""
@@ -559,7 +574,7 @@ cdef class Connection(Watcher):
             return 0
         outcome = discard(&self.stream, &self.linger, self.listener.limits.linger_bytes)
         if outcome == ALL_FOR_NOW:
-            return loop.fds.arm(self.stream.fd, READ)
+            return self.listen(loop, READ)
         if outcome != THE_LAST:
             return loop.push(self)
         return self.close(loop, False) if self.phase == LINGERING else 0

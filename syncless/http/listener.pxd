@@ -56,6 +56,9 @@ cdef class Deadlines:
     cdef Timer timer            # set to the earliest deadline, or earlier
     cdef void allow(self, int kind, int64_t ns) noexcept
 
+    cdef inline DeadlineNode* last(self, int kind) noexcept:
+        return <DeadlineNode*> self.lists[kind].nodes.last
+
     cdef inline DeadlineNode* first(self, int kind) noexcept:
         """The node that expires next; NULL if there is none."""
         return <DeadlineNode*> self.lists[kind].nodes.first
@@ -203,9 +206,11 @@ cdef class Listener:
     cdef long long http2_requests       # of these since the start, answered
     # room for more of them
     cdef Runnable acceptor              # while connections are accepted
+    cdef dict complaints                # about what the system is short of: ns, not before then again
     cdef bint starved                   # a connection waits in the backlog because there are too many
 
     cdef Py_ssize_t all_connections(self) noexcept
     cdef int64_t all_held(self) noexcept
     cdef int offer_room(self) except -1
+    cdef int complain(self, str words) except -1
     cdef int let_go(self, int fd, str client) except -1

@@ -60,7 +60,7 @@ from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.threadloop cimport get_loop
 from syncless._core.timers cimport timer_init
 from syncless.http.stream cimport Buffer, Buffers
-from syncless.http.wire cimport dates_at, pace_counts, pace_is_too_slow, pace_look, pace_may_wait
+from syncless.http.wire cimport COMPLAIN_NS, dates_at, pace_counts, pace_is_too_slow, pace_look, pace_may_wait
 
 from syncless.http.clients import Clients
 from syncless.http.errors import PHRASES
@@ -128,6 +128,8 @@ cdef class Deadlines:
         cdef DeadlineNode* before = <DeadlineNode*> nodes.last
         node.kind = kind
         node.when = when
+        if before != NULL and (<DeadlineNode*> nodes.first).when > when:
+            before = NULL                       # as most of many that come one by one, the last first
         while before != NULL and before.when > when:
             before = <DeadlineNode*> before.place.before
         insert_behind(nodes, &before.place if before != NULL else NULL, &node.place, <PyObject*> owner)
@@ -490,6 +492,7 @@ cdef class Listener:
         self.proxy_protocol = proxy_protocol
         self.access_log = access_log
         self.error_log = error_log
+        self.complaints = {}
         self.loop = get_loop()
         self.deadlines = Deadlines(self.loop)
         self.deadlines.allow(GREETING_DEADLINE, self.limits.greeting_ns)
@@ -515,6 +518,14 @@ cdef class Listener:
         """Ends what would keep the listener alive."""
         self.deadlines.close()
         self.application.close()
+
+    cdef int complain(self, str words) except -1:
+        """Of what the system is short of, each once in a while."""
+        cdef int64_t now = monotonic_ns()
+        if now > <int64_t> self.complaints.get(words, 0):
+            self.complaints[words] = now + COMPLAIN_NS
+            self.error_log.warning(words)
+        return 0
 
     cdef Py_ssize_t all_connections(self) noexcept:
         """Those of its socket, in all threads."""

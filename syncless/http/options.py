@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypedDict
 
 from syncless.http.errorlog import FORMATS, NAMED
 from syncless.http.limits import Limits
+from syncless.http.requestslots import CHOICES, KEEP
 from syncless.http.trust import DEFAULT_FIELDS
 
 if TYPE_CHECKING:
@@ -142,6 +143,9 @@ OPTIONS = {  # heading -> options
         Option("native_threads", 0, "N", read=int, text="threads of native handlers (default: cores)"),
         Option("standby_threads", 0, "N", word="--standby", read=int, text=
             "threads that take over while the application holds the one that serves (default 0)"),
+        Option("request_slots", KEEP, choices=CHOICES, text=
+            "under the patch, whether a request finds the threading.local values that another has left, as "
+            "in a pool of threads: keep (default) or fresh"),
         Option("chdir", None, "DIR", PROGRAM, text=
             "change to the directory before importing the application; a reload resolves symbolic links "
             "again"),
@@ -366,3 +370,4 @@ class ServerOptions(LimitOptions, total=False):
     native: Mapping[str, Any] | None
     native_threads: int
     standby_threads: int
+    request_slots: str

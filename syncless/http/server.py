@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
+from syncless.http import requestslots
 from syncless.http.acceptor import close_connections, tell_streams
 from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.application import Application
@@ -25,7 +26,7 @@ from syncless.http.handlerthreads import HandlerThreads, NoHandlerThreads, Serve
 from syncless.http.limits import Limits, limits_of
 from syncless.http.listener import Listener, Quota
 from syncless.http.serverlogs import Logs
-from syncless.http.sockets import Opened, SocketOptions, Sockets, owner_ids
+from syncless.http.sockets import Opened, SocketOptions, Sockets, backlog_of, owner_ids
 from syncless.http.trust import DEFAULT_FIELDS, Forward, Forwarding, Trust
 from syncless.tools.otherhubs import watch_hubs
 
@@ -93,6 +94,7 @@ class Server:
         native: Mapping[str, Any] | None = None,
         native_threads: int = 0,
         standby_threads: int = 0,
+        request_slots: str = requestslots.KEEP,
         **overrides: Unpack[LimitOptions],
     ):
         self.application = self.adapt(application)
@@ -145,6 +147,9 @@ class Server:
         self.handler_threads: HandlerThreads = (
             self.threads_of(native, native_threads, self.limits) if native else NoHandlerThreads()
         )
+        if request_slots not in requestslots.CHOICES:
+            raise ValueError(f"request_slots must be 'keep' or 'fresh', not {request_slots!r}")
+        self.request_slots = request_slots
         self.standby_threads = standby_threads
         if standby_threads:
             standby = import_module("syncless.http.standby")
@@ -210,6 +215,7 @@ class Server:
             opened = self.sockets.open()
             if bound is not None:
                 bound()
+            requestslots.begin(self.request_slots)
             self.begin_application()
             for sock, tls in opened:
                 listener = self._listener(sock, tls)
@@ -325,6 +331,10 @@ class Server:
         for listener in self.listeners:
             listener.quota = quota
 
+    def backlog(self) -> tuple[int, int]:
+        """Connections that wait to be accepted at the fullest of its listening sockets, and how many may."""
+        return max((backlog_of(served.sock) for served in self._served), default=(0, 0))
+
     def pause_accepting(self) -> None:
         """Leaves new connections to other processes that have the same sockets."""
         for served in self._served:
@@ -368,6 +378,7 @@ class Server:
             self._wait_closed(seconds, False)
             self._wait_closed(2.0, True)
             self.end_application(0.0 if self._hurried else seconds)
+            requestslots.end()
         finally:
             self.handler_threads.close()
             for listener in self._stopping:

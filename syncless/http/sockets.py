@@ -10,7 +10,6 @@ import contextlib
 import errno
 import os
 import socket
-import stat
 import struct
 import sys
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from typing import Any
 from weakref import WeakSet
 
 from syncless.http.addresses import Bind, show
+from syncless.io.socketfiles import SocketFile, remove_stale, why_taken
 from syncless.tools.records import record
 
 Opened = list[tuple[socket.socket, bool]]
@@ -33,8 +33,8 @@ class Sockets:
         self.options = options
         self.tls = tls
         self._inherited: WeakSet[socket.socket] = WeakSet()
-        self._files: dict[str, tuple[str, os.stat_result]] = {}
-        """Path of a UNIX socket -> the absolute one, and the file as it was made."""
+        self._files: dict[str, SocketFile] = {}
+        """By the path of a UNIX socket."""
 
     def open(self) -> Opened:
         """OSError, with the address in it, if one cannot be had."""
@@ -47,7 +47,7 @@ class Sockets:
                 if bind.fd is not None:
                     self._inherited.update(found)
                 if bind.path is not None and not bind.path.startswith("\0"):
-                    self._files[bind.path] = os.path.abspath(bind.path), os.stat(bind.path)
+                    self._files[bind.path] = SocketFile(bind.path)
         except BaseException:
             self.begin_no_more(opened)
             self.close(opened)
@@ -64,11 +64,9 @@ class Sockets:
         accepted. Sockets that are inherited stay as they are: others may have them, too. So does the file of
         a UNIX socket that another server has made at its path meanwhile."""
         for sock, _ in opened:
-            path, made = self._files.pop(sock.getsockname(), ("", None))
-            if made is not None:
-                with contextlib.suppress(OSError):
-                    if os.path.samestat(os.stat(path), made):
-                        os.unlink(path)
+            file = self._files.pop(sock.getsockname(), None)
+            if file is not None:
+                file.remove()
             if sock not in self._inherited:
                 begin_no_more(sock)
 
@@ -79,6 +77,18 @@ class Sockets:
                 sock.close()
             else:
                 shut(sock)
+
+
+def backlog_of(sock: socket.socket) -> tuple[int, int]:
+    """Connections that wait to be accepted, and how many may: of TCP, on Linux, else (0, 0)."""
+    if sys.platform != "linux" or sock.family == socket.AF_UNIX:
+        return 0, 0
+    try:  # tcpi_unacked and tcpi_sacked, which mean this for a listening socket
+        told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+    except OSError:  # closed meanwhile
+        return 0, 0
+    waiting, most = struct.unpack_from("=II", told, 24)
+    return waiting, most
 
 
 @record(frozen=True)
@@ -131,7 +141,7 @@ class SocketOptions:
 
     def _listen(self, family: int, address: Any) -> socket.socket:
         if family == socket.AF_UNIX and not address.startswith("\0"):
-            _remove_stale(address)
+            remove_stale(address)
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             if family == socket.AF_INET6:
@@ -236,34 +246,11 @@ def owner_ids(text: str) -> tuple[int, int]:
     return uid, gid
 
 
-def _remove_stale(path: str) -> None:
-    """A socket file that nobody listens on is what a killed server left."""
-    if not _is_socket(path):
-        return
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.setblocking(False)
-            probe.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)
-        except OSError:
-            pass
-
-
-def _is_socket(path: str) -> bool:
-    try:
-        return stat.S_ISSOCK(os.stat(path).st_mode)
-    except OSError:
-        return False
-
-
 def _advice(error: OSError, address: Any) -> str:
     taken = "another program listens there, choose another port (0 lets the system choose)"
     refused = "start as root with --user NAME, or choose a port above 1023"
     if isinstance(address, str):
-        taken = (
-            "another program listens there" if _is_socket(address) else "there is a file that is not a socket"
-        )
+        taken = why_taken(address)
         refused = "this user may not write to its directory"
     return {
         errno.EADDRINUSE: f"; {taken}",

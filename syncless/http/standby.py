@@ -16,13 +16,12 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from socket import socket
-from types import FrameType
 from typing import Any
 
 from syncless._core.calls.threads import start_thread
 from syncless._core.current import sleep, wait_readable
 from syncless._core.loop import Loop
-from syncless._core.tasklet import spawn
+from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Event
@@ -31,9 +30,12 @@ from syncless.http.application import Application
 from syncless.http.counters import Counters
 from syncless.http.handlerthreads import AcceptControl
 from syncless.http.listener import Listener, Quota
+from syncless.tools.blockers import Stall, stall_of
 
 MOST = 15
 """Threads that may stand by: the Watch has room for 16 in all."""
+BATCH = 1000
+"""Connections that are moved before requests are answered again."""
 SWEEP_SECONDS = 0.01, 0.25
 """Between two looks of the active thread for connections whose requests have ended on others: at first, and
 at last."""
@@ -50,7 +52,7 @@ class Side:
     def __init__(self, number: int):
         self.number = number
         self.loop: Loop | None = None
-        self.thread = 0
+        self.thread = self.native_id = 0
         self.listeners: list[Listener] = []
         self.acceptors: list[Acceptor] = []
         self.ended = False
@@ -58,6 +60,19 @@ class Side:
         self._ours, self._theirs = os.pipe()
         os.set_blocking(self._ours, False)
         os.set_blocking(self._theirs, False)
+
+    def begin(self) -> None:
+        """In its thread."""
+        self.thread, self.native_id = _thread.get_ident(), _thread.get_native_id()
+
+    def place(self) -> str:
+        """The line of Python that it is in."""
+        frame = sys._current_frames().get(self.thread)
+        return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+    def stall(self, seconds: float) -> Stall | None:
+        """What holds it, as the watchdog says it."""
+        return stall_of(self.thread, self.native_id, seconds)
 
     @property
     def line(self) -> int:
@@ -141,11 +156,17 @@ class StandBy:
             self._coming_home = False
             self._told: set[str] = set()
             self._watch = Watch(self.held)
+            self._listening: Tasklet[None] | None = None
             self._over = Event()
             """Nobody looks any more."""
             self._over.set()
+            if "sqlite3" in sys.modules and not patches.is_patched("sqlite3"):
+                server.logs.errors.warning(
+                    "the area sqlite3 is not patched: a connection that one thread has made fails in those "
+                    "that stand by. Patch it, or give sqlite3.connect(..., check_same_thread=False)"
+                )
+            home.begin()
             home.loop = current_loop()
-            home.thread = _thread.get_ident()
         return application
 
     def control(self, server: Any, listener: Listener, sock: socket, tls: bool) -> AcceptControl:
@@ -175,12 +196,12 @@ class StandBy:
             self._watch.add(side.loop, side.listeners, side.line)
         self._over.clear()
         start_thread(self._look_on)
-        listening = spawn(home.listen, self._look, self._failed)
-        listening.name = "connections of threads that are held"
+        self._listening = spawn(home.listen, self._look, self._failed)
+        self._listening.name = "connections of threads that are held"
 
     def _serve(self, side: Side, started: Event) -> None:
         """In the thread."""
-        side.thread = _thread.get_ident()
+        side.begin()
         loop = current_loop()
         try:
             for (sock, tls), first in zip(self._sockets, self._sides[0].listeners, strict=True):
@@ -242,11 +263,13 @@ class StandBy:
             waited += pause
             pause = min(pause * 2, 0.05)
         self._over.wait()
+        if self._listening is not None:
+            self._listening.join()
         for side in self._others():
             if side.loop is not None:
-                self._server.logs.errors.warning(
-                    f"a thread that stands by has not ended: it is in {self._place(side)}"
-                )
+                stall = side.stall(side.loop.held_for())
+                where = stall.blocker if stall is not None else "unknown code"
+                self._server.logs.errors.warning(f"a thread that stands by has not ended: it is in {where}")
         for side in self._sides:
             if side.loop is None or side.number == 0:
                 side.close()
@@ -267,11 +290,11 @@ class StandBy:
         if side is active:
             for other in self._sides:
                 if other is not side and other.connections:
-                    self._take(other, side)
+                    self._take(other, side, BATCH)
             return
         assert active.loop is not None
         seconds = active.loop.held_for()
-        if seconds < self.held or not self._take(active, side):
+        if seconds < self.held or self._take(active, side, BATCH) < 0:
             return
         self._active, self._watch.active = side, side.number
         for acceptor in active.acceptors:
@@ -288,43 +311,44 @@ class StandBy:
             if number not in self._paused:
                 acceptor.resume()
 
-    def _take(self, source: Side, target: Side) -> bool:
-        """Whether it could be done."""
-        return all(
-            take(one, other) >= 0 for one, other in zip(source.listeners, target.listeners, strict=True)
-        )
+    def _take(self, source: Side, target: Side, most: int = 0) -> int:
+        """How many it has moved; -1 if that cannot be done now."""
+        moved = 0
+        for one, other in zip(source.listeners, target.listeners, strict=True):
+            found = take(one, other, most)
+            if found < 0:
+                return found
+            moved += found
+        return moved
 
     def _sweep(self, side: Side) -> None:
         """Takes the connections whose requests have ended on other sides, as long as there are any."""
-        pause, last = SWEEP_SECONDS
+        first, last = SWEEP_SECONDS
+        pause = first
         while side is self._active and any(other.connections for other in self._sides if other is not side):
             sleep(pause)
-            pause = min(pause * 1.5, last)
             if side is not self._active or self._coming_home:
                 return
+            moved = 0
             for other in self._sides:
                 if other is not side and other.connections:
-                    self._take(other, side)
+                    moved += max(0, self._take(other, side, BATCH))
+            pause = first if moved >= BATCH else min(pause * 1.5, last)
             for listener in side.listeners:
                 offer(listener)
 
     def _tell(self, side: Side, seconds: float) -> None:
-        place = self._place(side)
-        if place not in self._told and len(self._told) < PLACES:
+        place = side.place()
+        if place in self._told or len(self._told) == PLACES:
+            return
+        stall = side.stall(seconds)
+        assert side.loop is not None
+        if stall is not None and side.loop.held_for() >= seconds:  # it is in that still
             self._told.add(place)
             self._server.logs.errors.warning(
-                f"a thread was held for {seconds * 1000:.0f} ms by {place}; another one serves in its place. "
-                "If it computes, use run_in_thread() or more workers. This is told once for each place"
+                f"a thread was held for {seconds * 1000:.0f} ms by {stall.blocker}; another one serves in "
+                f"its place. Cure: {stall.cure}. This is told once for each place"
             )
-
-    @staticmethod
-    def _place(side: Side) -> str:
-        """The innermost line that it runs."""
-        frame: FrameType | None = sys._current_frames().get(side.thread)
-        if frame is None:
-            return "unknown code"
-        code = frame.f_code
-        return f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
 
     # -- in all threads --------------------------------------------------------------------------------------
 
@@ -405,14 +429,20 @@ class StandBy:
     def count(self, counters: Counters) -> None: ...
 
     def stuck(self, seconds: float) -> list[tuple[float, str]]:
-        return []
+        """The server's own thread is watched like any server's."""
+        found = []
+        for side in self._others():
+            held = 0.0 if side.loop is None else side.loop.held_for()
+            if held >= seconds and (stall := side.stall(held)) is not None:
+                found.append((held, stall.text))
+        return found
 
     def in_flight(self) -> list[dict[str, Any]]:
         return []
 
-    def loops(self) -> list[tuple[Loop, int]]:
-        """Those of the other threads, whose numbers are the interpreter's."""
-        return [(side.loop, side.thread) for side in self._others() if side.loop is not None]
+    def loops(self) -> list[Loop]:
+        """Those of the other threads."""
+        return [side.loop for side in self._others() if side.loop is not None]
 
 
 class StandByControl:

@@ -5,6 +5,7 @@
    A reader is a thread that says when it begins and ends to read. The bytes that it finds between the two
    stay as they are until then. See server.h. Tested under ThreadSanitizer by tests/native/threads.c. */
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -13,7 +14,7 @@
 
 #include "server.h"
 
-enum { READERS = 256, NAMES = 256 };
+enum { NAMES = 256 };
 
 struct reader {                         /* a cache line for each: no reader waits for another one's stores */
     _Alignas(64) _Atomic uint64_t epoch;        /* in which it began; 0: it does not read */
@@ -47,6 +48,7 @@ struct reader *reader_new(void) {
         if (atomic_compare_exchange_strong(&readers[i].used, &unused, 1))
             return &readers[i];
     }
+    errno = EAGAIN;
     return NULL;
 }
 

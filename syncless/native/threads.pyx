@@ -8,14 +8,14 @@ Their counts become cells of the server's counters (http/counters.pxd). Bytes th
 handlers are replaced while these read them: see publish.c.
 """
 
-import errno
 import os
 import resource
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int64_t, uint64_t
+from libc.errno cimport errno
+from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
@@ -80,7 +80,6 @@ cdef extern from *:
     enum: AF_INET, AF_INET6, EFD_CLOEXEC, EFD_NONBLOCK
     int inet_pton(int family, const char* text, void* into) nogil
     int eventfd(unsigned initial, int flags) nogil
-    ssize_t write(int fd, const void* data, size_t size) nogil
     int os_close "close" (int fd) nogil
     int pthread_join(unsigned long thread, void** result) nogil
     int pthread_detach(unsigned long thread) nogil
@@ -99,8 +98,8 @@ cdef class Threads:
 
     def __init__(self, list routes not None, int count, limits_, *, bint logs=False):
         cdef int i
-        if count < 1:
-            raise ValueError(f"native_threads must be 1 at least, not {count}")
+        if not 1 <= count <= READERS:
+            raise ValueError(f"native_threads must be from 1 to {<int> READERS}, not {count}")
         self.kept = []
         self.names = [route.text for route in routes]
         self.core.limits = limit_values(limits_)
@@ -119,11 +118,11 @@ cdef class Threads:
         if self.core.owned == NULL or self.core.threads == NULL:
             raise MemoryError
         if self.core.python.event < 0:
-            raise OSError(errno.EMFILE, "no descriptor is left for native handlers")
+            raise OSError(errno, f"{os.strerror(errno)}, for native handlers")
         for i in range(count):
             self.core.threads[i] = thread_new(&self.core, i)
             if self.core.threads[i] == NULL:
-                raise OSError(errno.EMFILE, "no descriptor is left for the threads of native handlers")
+                raise OSError(errno, f"{os.strerror(errno)}, for the threads of native handlers")
             self.core.thread_count = i + 1
 
     def __dealloc__(self):
@@ -261,10 +260,9 @@ cdef class Threads:
             thread_turn(self.core.threads[index], timeout)
 
     cdef int wake_all(self) except -1:
-        cdef uint64_t one = 1
         cdef int i
         for i in range(self.core.thread_count):
-            write(self.core.threads[i].inbox.event, &one, sizeof(one))
+            wake(&self.core.threads[i].inbox)
         return 0
 
     def stop(self) -> None:

@@ -224,7 +224,8 @@ def patch_native(*names: str) -> list[Change]:
     Without a name: those that are known to be safe, as ``patch_all(native=True)``.
 
     Returns the changes that were made now. ValueError for a library that must not be patched, with the
-    reason, or for the name under which a package is installed; a RuntimeWarning for a module that is nowhere.
+    reason, for the name under which a package is installed, and for a module that is nowhere or has nothing
+    in C; a RuntimeWarning for a file that is nowhere.
     Each name is an area of its own for unpatch(): ``unpatch("native MySQLdb")``.
     """
     wanted = {}

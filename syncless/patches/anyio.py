@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from syncless._core.cpython.layouts import checked
-from syncless._core.tasklet import spawn
+from syncless._core.tasklet import in_slot, spawn
 from syncless.patches.registry import Patcher
 
 TOKENS = 1000
@@ -101,7 +101,7 @@ def patch(patcher: Patcher, backend: Any) -> None:
                 future = backend.get_running_loop().create_future()
                 # a shielded scope would hide from the function that those around it are cancelled
                 around = None if abandon_on_cancel else scope._parent_scope
-                spawn(run, func, args, future, scope if around is None else around)
+                in_slot(spawn(run, func, args, future, scope if around is None else around))
                 return await future
 
     def current_default_thread_limiter(cls: Any) -> Any:

@@ -21,7 +21,7 @@ from typing import Any
 from syncless._core.calls.threads import thread_count
 from syncless._core.cpython.threadlocal import separate_thread_locals
 from syncless._core.current import current, may_park
-from syncless._core.tasklet import Tasklet, spawn
+from syncless._core.tasklet import Tasklet, at_end_of_slot, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches import anyio
@@ -273,8 +273,9 @@ def dummy_init(self: Any, *args: Any) -> None:
     _dummy_init(self, *args)
     tasklet = this_tasklet()
     if not tasklet.is_main:
-        number = locks.get_ident()
-        tasklet.add_done_callback(lambda _: threading._active.pop(number, None))  # type: ignore[attr-defined]
+        forget = partial(threading._active.pop, locks.get_ident(), None)  # type: ignore[attr-defined]
+        if not at_end_of_slot(forget):
+            tasklet.add_done_callback(lambda _: forget())
 
 
 def _renew_conditions() -> None:

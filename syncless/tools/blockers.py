@@ -28,6 +28,8 @@ except ModuleNotFoundError:  # setup.py builds it where stacks can be read
 
 INSTALLED = (os.path.dirname(os.__file__) + "/", "<frozen ", *OWN)
 """Beginnings of the names of files that are not the program's."""
+SHOWN_FRAMES = 40
+"""Of a stack, the innermost."""
 
 
 class Stall(NamedTuple):
@@ -122,6 +124,17 @@ def _c_functions(thread: int, number: int) -> Frames:
     return [] if only_libc and not waits else frames
 
 
+def stall_of(thread: int, number: int, seconds: float, stack: bool = True) -> Stall | None:
+    """What a thread is in whose loop has been held for `seconds`. `thread` and `number` are what
+    threading.get_ident() and get_native_id() say in it. None if it runs no Python function."""
+    frame = sys._current_frames().get(thread)
+    if frame is None:
+        return None
+    text = "".join(traceback.format_stack(frame, SHOWN_FRAMES)) if stack else ""
+    line, caller = _line(frame), _caller(frame)
+    return Stall(seconds, text, line, _c_functions(thread, number), caller)
+
+
 class Watch:
     """Watch(seconds, report): an OS thread that watches the loop of the thread that makes it.
 
@@ -163,14 +176,12 @@ class Watch:
         self._longest = held
         if held < self._seconds or (self._stall is not None and not self._to_the_end):
             return True
-        frames = _c_functions(self._thread, self._number)
-        frame = sys._current_frames().get(self._thread)
-        if frame is not None and self._loop.held_for() >= held:  # or it is in the engine itself
-            before = sum(look.seconds for look in self._looks)
-            self._looks.append(Stall(held - before, "", _line(frame), frames, _caller(frame)))
+        before = sum(look.seconds for look in self._looks)
+        seen = stall_of(self._thread, self._number, held - before, stack=self._stall is None)
+        if seen is not None and self._loop.held_for() >= held:  # or it is in the engine itself
+            self._looks.append(seen._replace(stack=""))
             if self._stall is None:
-                stack = "".join(traceback.format_stack(frame))
-                self._stall = self._looks[0]._replace(stack=stack)
+                self._stall = seen
                 self._report(self._stall, False)
         return True
 

@@ -145,7 +145,7 @@ LIBRARIES = [
         "SQLite's mutexes are recursive, so two tasklets could be inside one connection",
         "two tasklets that share a connection meet a false 'database is locked'",
         r"(libsqlite3|_?sqlite3)\..*",
-        "patch_all(), which runs the statements of sqlite3 in threads",
+        "patch_all(), under which the statements of sqlite3 let others run",
     ),
     Library(
         "apsw",

@@ -1,4 +1,5 @@
-"""The functions by which asyncio notes, for an OS thread, which loop runs and which task is its current one.
+"""The functions by which asyncio notes, for an OS thread, which loop runs and which task is its current one;
+and which tasks there are.
 
 The patch rebinds the first wherever it stands as a global of a module (patches/eventloops.py), so the
 original is kept here, where it does not look.
@@ -7,6 +8,7 @@ original is kept here, where it does not look.
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -33,3 +35,12 @@ def swap_current_task(loop: Any, task: Any) -> Any:
     if task is not None:
         tasks._current_tasks[loop] = task
     return before
+
+
+def listing_of(task: Any) -> tuple[Callable[[Any], None], Callable[[Any], None], Any]:
+    """Two functions of C that put a task into asyncio.all_tasks() and take it away, and their argument."""
+    tasks: Any = sys.modules["asyncio.tasks"]
+    if sys.version_info >= (3, 14):
+        return tasks._register_task, tasks._unregister_task, task
+    listed = tasks._scheduled_tasks if sys.version_info >= (3, 12) else tasks._all_tasks
+    return listed.data.add, listed.data.discard, weakref.ref(task, listed._remove)

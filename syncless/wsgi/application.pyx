@@ -370,6 +370,7 @@ cdef class WSGIExchange(Exchange):
     def __init__(self, Listener listener not None, call):
         Exchange.__init__(self, listener, EnvironRequest())
         self.call = call
+        self.locals.takes_slot = True
         self.renew_input()
         self.renew_start()
 
@@ -626,10 +627,27 @@ cdef class WSGIApplication(Application):
         self.spare = None
 
 
+cdef enum:
+    DIGITS = 10             # of a port at most
+
+
 cdef inline bint same(object text, const char* data, Py_ssize_t size) noexcept:
     """Whether the str is these latin-1 bytes."""
     return (PyUnicode_GET_LENGTH(text) == size and PyUnicode_KIND(text) == 1
         and memcmp(PyUnicode_DATA(text), data, size) == 0)
+
+
+cdef str port_text(int port):
+    """A port in decimal digits; -1, of a UNIX socket: an empty string."""
+    cdef char digits[DIGITS]
+    cdef int i = DIGITS
+    while port > 0:
+        i -= 1
+        digits[i] = c"0" + port % 10
+        port //= 10
+    if port == 0 and i == DIGITS:
+        return "0"
+    return PyUnicode_DecodeLatin1(digits + i, DIGITS - i, NULL)
 
 
 cdef class EnvironMaker:
@@ -694,7 +712,7 @@ cdef class EnvironMaker:
         else:
             environ = self.fields(data, found, incoming.trusted)
             environ[REMOTE_ADDR] = <object> incoming.address
-            environ[REMOTE_PORT] = str(incoming.port) if incoming.port >= 0 else ""
+            environ[REMOTE_PORT] = port_text(incoming.port)
             if claimed:
                 self.heads.keep_made(fd, claimed, PyDict_Copy(environ))
         if not is_get_request(data, found):

@@ -269,6 +269,11 @@ def serve(
     - `standby_threads`: number of threads that wait until the application has held the one that serves for
       `held_seconds`, and then serve in its place (0).
 
+    Values of a thread (see docs/howto/databases.md#a-connection-per-thread):
+
+    - `request_slots`: "keep" (default): under the patch, a request finds the values of `threading.local` that
+      another one has left, as in a pool of threads; "fresh": it finds none.
+
     Limits:
 
     - `limits`: a `Limits`. Single limits may also be given by name (`head_seconds=10`).

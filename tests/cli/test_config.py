@@ -5,8 +5,8 @@ import subprocess
 import pytest
 
 from syncless.cli.arguments import make_parser, parse
-from syncless.cli.config import FILES, ConfigError
-from syncless.cli.serving import _first_line
+from syncless.cli.config import FILES, ConfigError, reason_of
+from syncless.cli.serving import _first_line, set_variables
 from tests.cli.test_loading import HELLO, command, environment
 
 TOML = """
@@ -174,12 +174,28 @@ def test_folder_in_the_place_of_a_file_is_told(folder, capsys):
 
 
 @pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "Is a directory"), ("missing", "No such file"), (b"A=\xe4", "is not UTF-8")],
+)
+def test_env_file_that_cannot_be_read_is_told_with_its_option(folder, content, message):
+    pytest.importorskip("dotenv")
+    if content is None:
+        (folder / "env").mkdir()
+    elif content != "missing":
+        (folder / "env").write_bytes(content)
+    with pytest.raises((ConfigError, OSError)) as told:
+        set_variables("env")
+    text = reason_of(told.value) if isinstance(told.value, OSError) else str(told.value)
+    assert text.startswith("--env-file env: ") and message in text
+
+
+@pytest.mark.parametrize(
     ("content", "password"), [(b"\xef\xbb\xbfp\xc3\xa4ss\r\nmore", "päss"), (b"", ""), (b"a\xe4", None)]
 )
 def test_password_is_the_first_line_of_its_file(folder, content, password):
     (folder / "password").write_bytes(content)
     if password is None:
-        with pytest.raises(ConfigError, match=r"password: byte 2 is not UTF-8"):
+        with pytest.raises(ConfigError, match=r"^--key-password-file .*password: byte 2 is not UTF-8"):
             _first_line(f"{folder}/password")
     else:
         assert _first_line(f"{folder}/password") == password

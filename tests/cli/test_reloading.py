@@ -136,6 +136,16 @@ def test_further_paths_are_watched(develop, tmp_path_factory):
     assert eventually(lambda: "page.html changed" in server.said)
 
 
+def test_name_that_only_begins_with_a_path_is_not_watched(develop, tmp_path):
+    (tmp_path / "page").mkdir()
+    server = develop("--reload-path", "page")
+    assert server.answers(b"one")
+    server.write("x", "page.html")
+    server.write("x", "page/inside.html")
+    assert eventually(lambda: "changed: reloading" in server.said)
+    assert "inside.html changed" in server.said and "page.html" not in server.said
+
+
 def test_watching_process_ends_with_a_master_that_is_killed(develop):
     server = develop()
     assert server.answers(b"one")

@@ -1,10 +1,11 @@
-"""SIGHUP of a terminal that closes, SIGUSR2, and process 1 of a container."""
+"""SIGHUP of a terminal that closes, signals that do nothing, and process 1 of a container."""
 
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
@@ -70,9 +71,22 @@ def test_handler_of_the_application_for_sigusr2_stays(terminal):
     it.read("mine")
 
 
+@pytest.mark.parametrize("name", ["SIGTTIN", "SIGTTOU"])
+def test_number_of_workers_cannot_be_changed_where_there_are_none(terminal, tmp_path, name):
+    it = terminal()
+    it.process.send_signal(signal.Signals[name])
+    assert eventually(lambda: f"{name} does nothing here" in (tmp_path / "errors").read_text())
+    it.process.send_signal(signal.Signals[name])  # told once
+    it.process.send_signal(signal.SIGUSR2)
+    assert eventually(lambda: "SIGUSR2 does nothing here" in (tmp_path / "errors").read_text())
+    assert (tmp_path / "errors").read_text().count(name) == 1
+    it.process.terminate()
+    assert it.process.wait(60) == 0
+
+
 FIRST = """
 import ctypes, os, signal, subprocess, sys
-from syncless.cli.firstprocess import begin_in_child
+from syncless.http.program.firstprocess import begin_in_child
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: it gets orphans, as process 1 does
 getpid, os.getpid = os.getpid, lambda: 1
 begin_in_child()
@@ -111,3 +125,87 @@ def test_process_1_tells_by_which_signal_its_child_was_killed(first):
     assert eventually(lambda: len(children(first)) == 1)
     os.kill(int(children(first)[0]), signal.SIGKILL)
     assert first.wait(60) == 128 + signal.SIGKILL
+
+
+ORPHANS = """
+import glob, os, signal, subprocess, sys
+from syncless.wsgi import serve
+def zombies():
+    count = 0
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            count += open(path).read().rpartition(") ")[2][0] == "Z"
+        except OSError:
+            pass
+    return count
+def app(environ, start_response):
+    start_response("200 OK", [])
+    if environ["PATH_INFO"] == "/stop":
+        os.kill(os.getpid(), signal.SIGTERM)
+    if environ["PATH_INFO"] == "/orphan":
+        return [b"%d" % subprocess.run(["sh", "-c", "(exit 4 &); exit 3"]).returncode]
+    return [b"%d of %d" % (zombies(), os.getpid())]
+if __name__ == "__main__":
+    if "thread" in sys.argv:
+        import threading
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+    serve(app, "127.0.0.1", 0, patch="workers" not in sys.argv, workers=2 if "workers" in sys.argv else 0)
+"""
+CONTAINER = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+
+
+@pytest.fixture
+def container(tmp_path):
+    """container(*words) -> a Python program as process 1, and get(path) once it serves."""
+    try:
+        subprocess.run([*CONTAINER, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this system does not let its users make PID namespaces")
+    (tmp_path / "app.py").write_text(ORPHANS)
+    started = []
+
+    def begin(*words):
+        process = subprocess.Popen(
+            [*CONTAINER, sys.executable, *words],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        line = process.stdout.readline()
+        port = int(line.split(":")[2].split("/")[0])
+
+        def get(path):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+                return answer.read().decode()
+
+        return process, get
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    "words", [["-m", "syncless", "app:app", "--bind", "127.0.0.1:0"], ["app.py"], ["app.py", "workers"]]
+)
+def test_server_as_process_1_leaves_no_zombies(container, words):
+    process, get = container(*words)
+    for _ in range(3):
+        assert get("/orphan") == "3"
+    assert eventually(lambda: get("/").startswith("0 of"))
+    if "workers" not in words:
+        assert get("/") == "0 of 2"
+        get("/stop")
+        assert process.wait(60) == 0 and process.stderr.read() == ""
+
+
+def test_program_that_cannot_go_on_in_a_child_is_told_so(container):
+    process, get = container("app.py", "thread")
+    assert get("/").endswith(" of 1")
+    get("/stop")
+    assert process.wait(60) == 0
+    assert "process 1 does not wait for orphans here" in process.stderr.read()

@@ -7,6 +7,7 @@ import pathlib
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -160,17 +161,51 @@ def test_another_user_is_cut_off(served, monkeypatch):
     client.close()
 
 
+def test_path_at_which_another_listens_is_refused(served, client):
+    with pytest.raises(OSError, match=f"cannot listen on {served.path}: another program listens there"):
+        console.Console(served.path)
+    assert client.run("numbers") == ("[1, 2, 3]\n", False)
+    assert os.path.exists(served.path)
+    Client(served.path).close()
+
+
+def test_path_of_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(OSError, match="there is a file that is not a socket"):
+        console.Console(str(tmp_path / "file"))
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_socket_that_a_killed_process_left_is_replaced(tmp_path):
+    path = str(tmp_path / "console")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(path)
+    with console.Console(path):
+        Client(path).close()
+    assert not os.path.exists(path)
+
+
+def test_socket_of_a_successor_stays(tmp_path):
+    path = str(tmp_path / "console")
+    with console.Console(path):
+        os.rename(path, path + ".old")
+        successor = console.Console(path)
+    Client(path).close()
+    successor.close()
+    assert not os.path.exists(path)
+
+
 def environment(tmp_path, **more):
     return {**os.environ, "PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(tmp_path), **more}
 
 
 @contextlib.contextmanager
-def program(tmp_path, *arguments):
+def program(tmp_path, *arguments, at="1"):
     """`python -m syncless ARGUMENTS` with a console, once it has said its first line."""
     running = subprocess.Popen(
         [sys.executable, "-m", "syncless", *arguments],
         cwd=ROOT,
-        env=environment(tmp_path, SYNCLESS_CONSOLE="1"),
+        env=environment(tmp_path, SYNCLESS_CONSOLE=at),
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -205,6 +240,23 @@ def test_console_attaches_to_a_server_by_its_process_id(tmp_path):
         )
         assert asked.stdout == "a\nb\nTrue\n" and asked.returncode == 0, asked.stderr
     assert server.returncode == 0 and not (tmp_path / "syncless" / f"console-{server.pid}").exists()
+
+
+@pytest.mark.virtual_time(False)  # other processes
+def test_each_worker_adds_its_process_id_to_the_path(tmp_path):
+    def listening():
+        return {path.name for path in tmp_path.glob("at-*")}
+
+    options = ("--workers", "2", "--bind", "127.0.0.1:0")
+    with program(tmp_path, "examples.hello:app", *options, at=str(tmp_path / "at")) as server:
+        assert eventually(lambda: len(listening()) == 2)
+        first = listening()
+        for name in first:
+            asked = attach(tmp_path, str(tmp_path / name), says="import os\nos.getpid()")
+            assert f"at-{asked.stdout.strip()}" == name, asked.stderr
+        server.send_signal(signal.SIGHUP)
+        assert eventually(lambda: len(listening()) == 2 and not first & listening())
+    assert not listening()
 
 
 PROGRAM = """

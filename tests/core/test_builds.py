@@ -21,7 +21,11 @@ def test_import_refuses_a_free_threaded_build():
 
 @pytest.mark.parametrize(
     ("fact", "sentence"),
-    [("sys.platform = 'win32'", "install it in WSL"), ("sys.abiflags = 't'", "needs the GIL")],
+    [
+        ("sys.platform = 'win32'", "install it in WSL"),
+        ("sys.abiflags = 't'", "needs the GIL"),
+        ("sys.version_info = (3, 9)", "needs Python 3.10 or newer"),
+    ],
 )
 def test_build_refuses_by_a_sentence(fact, sentence):
     if not (ROOT / "setup.py").exists():

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import threading
 import time
 
 import pytest
@@ -41,6 +42,27 @@ def test_tasklets_with_their_stacks():
     event.set()
     syncless.join_all([waits, new])
     assert waits.frame is None
+
+
+def test_tasklets_of_all_threads_are_printed():
+    def in_another_thread():
+        spawn(stand_here, event).name = "in another thread"
+        syncless.sleep(0)
+        started.set()
+        while not told:  # it runs while it is looked at
+            pass
+
+    event, started, told, file = syncless.Event(), syncless.Event(), [], io.StringIO()
+    thread = threading.Thread(target=in_another_thread, name="the other")
+    thread.start()
+    started.wait()
+    debug.print_tasklets(file)
+    told.append(True)
+    event.set()
+    thread.join()
+    ours, _, theirs = file.getvalue().partition("the other:\n")
+    assert ours.startswith("MainThread:\n") and "test_tasklets_of_all_threads_are_printed" in ours
+    assert "in another thread (1 switches): waits for event" in theirs and "while not told" in theirs
 
 
 def hold_the_loop(seconds):

@@ -395,9 +395,30 @@ def test_frame_blocks_are_kept():
         syncless.join_all([spawn(sleep, 0.001) for _ in range(600)])
         sleep(0.05)
     kept, reused = chunkcache.stats()
-    assert 0 < kept <= chunkcache.LIMIT and reused > 0
+    assert kept > 0 and reused > 0
     program = "import syncless; from syncless._core.cpython import chunkcache; print(chunkcache.install())"
     assert run(program, env={**os.environ, "SYNCLESS_CHUNK_CACHE": "0"}).stdout == "False\n"
+
+
+@pytest.mark.virtual_time
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="before 3.11 frames are not in blocks")
+def test_frame_blocks_of_a_burst_are_kept_for_the_next_one_and_then_given_back():
+    from syncless._core.cpython import chunkcache
+
+    def wait():
+        sleep(0.001)
+
+    def burst():
+        syncless.join_all([spawn(wait) for _ in range(3000)])
+
+    burst()
+    before = chunkcache.stats()[1]
+    burst()
+    assert chunkcache.stats()[1] - before > 2000  # the others have stayed with their carriers
+    assert chunkcache.stats()[0] > chunkcache.LIMIT
+    for _ in range(2000):
+        sleep(0.05)
+    assert chunkcache.stats()[0] <= chunkcache.LIMIT
 
 
 def test_signals_are_never_overslept():

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from syncless import deadline, sleep, spawn
+from syncless import Timeout, deadline, sleep, spawn
 
 pytestmark = pytest.mark.virtual_time
 
@@ -26,6 +26,33 @@ def test_deadlines_nest():
         except Exception:
             raise AssertionError("it was swallowed") from None
     assert time.monotonic() - started < 5
+
+
+def test_remaining_is_what_is_left_of_the_first_clock_of_the_tasklet():
+    def look():
+        assert deadline.remaining() is None
+        with deadline(30), deadline(None), Timeout(10), deadline(20):
+            sleep(4)
+            assert deadline.remaining() == pytest.approx(6)
+            assert spawn(deadline.remaining).result() is None
+        assert deadline.remaining() is None
+        with pytest.raises(TimeoutError), deadline(1):
+            try:
+                sleep(5)
+            finally:
+                assert deadline.remaining() is None
+
+    spawn(look).result()
+
+
+def test_remaining_tells_of_the_limit_of_a_request(start):
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        sleep(3)
+        return [f"{deadline.remaining():.1f}".encode()]
+
+    with start.client(start(app, request_seconds=10)) as client:
+        assert client.get()[2] == b"7.0"
 
 
 def test_each_deadline_passes_at_its_time_whichever_others_are_taken_away():

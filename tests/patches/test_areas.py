@@ -1,7 +1,10 @@
 """Areas of the patch: chosen, described, undone, and refused in other threads."""
 
 import os
+import pathlib
+import re
 import sys
+import textwrap
 import threading
 from types import ModuleType
 
@@ -9,7 +12,9 @@ import pytest
 
 from syncless import patches
 from syncless.patches.registry import Patcher, Registry
-from tests.programs import run_unchecked
+from tests.programs import run_python, run_unchecked
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
 
 
 def test_everything_is_given_back():
@@ -214,3 +219,53 @@ assert describe() != before
 print("patched")
 """)
     assert done.stdout == "patched\n", done.stderr
+
+
+def test_methods_that_were_stored_before_the_patch_are_those_of_the_page():
+    """They block, docs/reference/patches.md says; functions that were stored do not."""
+    program = """
+    import os, select, socket, subprocess, threading
+    from _queue import SimpleQueue
+    from time import sleep
+    held = threading.Lock()
+    held.acquire()
+    one, other = socket.socketpair()
+    one.settimeout(0.002)
+    end, ends_later = os.pipe()
+    file = open(end, "rb", buffering=0)
+    stored = {
+        "lock.acquire": lambda call=held.acquire: call(timeout=0.002),
+        "SimpleQueue.get": lambda call=SimpleQueue().get: call(timeout=0.002),
+        "socket.recv": lambda call=one.recv: call(1),
+        "file.read": lambda call=file.read: call(1),
+        "epoll.poll": lambda call=select.epoll().poll: call(0.002),
+        "sleep": lambda: sleep(0.002),
+    }
+    from syncless.patches import patch_all
+    patch_all()
+    import syncless
+    def turns(call):
+        "Of another tasklet, meanwhile."
+        count = 0
+        def other():
+            nonlocal count
+            while True:
+                count += 1
+                syncless.sleep(0)
+        tasklet = syncless.spawn(other)
+        try:
+            call()
+        except Exception as error:
+            assert type(error).__name__ in ("TimeoutError", "Empty"), error
+        tasklet.kill()
+        return count
+    subprocess.Popen(["sleep", "0.05"], stdout=ends_later)
+    os.close(ends_later)
+    print(*(name for name, call in stored.items() if not turns(call)))
+    """
+    done = run_python(textwrap.dedent(program))
+    page = (ROOT / "docs/reference/patches.md").read_text()
+    stored = re.search(
+        r"such as `acquire = (lock\.acquire)`.*?The same is true of (.*?)\.\n", page, re.DOTALL
+    )
+    assert done.split("\n")[0].split(" ") == [stored[1], *re.findall(r"`(.+?)`", stored[2])]

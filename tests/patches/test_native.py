@@ -972,33 +972,36 @@ def test_library_that_cannot_be_patched_is_refused_with_the_reason(name):
     ],
 )
 def test_misspelt_library_is_told_of_with_the_name_to_use(name, meant):
-    kind, words = (
-        (RuntimeWarning, "there is no module") if meant is None else (ValueError, f"patch_native\\('{meant}'")
-    )
-    told = pytest.warns if meant is None else pytest.raises
-    with told(kind, match=words):
+    words = "there is no module" if meant is None else f"patch_native\\('{meant}'"
+    with pytest.raises(ValueError, match=words):
         patch_native(name)
-    if meant is None:
-        assert f"native {name}" in describe()
-        unpatch(f"native {name}")
+    assert f"native {name}" not in describe()
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("libnosuchlibrary.so.9", "there is no library"),
-        ("libc_of_nobody.so", "there is no library"),
         ("pytest", "has no extension module"),
         ("pytest.nosuch", "has no extension module"),
         ("greenlet.nosuch", "has no extension module"),
+        ("module_of_nobody", "there is no module"),
     ],
 )
-def test_name_that_leads_to_nothing_in_c_is_told_of(name, words):
-    with pytest.warns(RuntimeWarning, match=words) as told:
+def test_module_that_leads_to_nothing_in_c_is_refused(name, words):
+    with pytest.raises(ValueError, match=words):
+        patch_native(name)
+    with pytest.raises(ValueError, match=words), patched(native=[name], thread=False):
+        pass
+    assert not is_patched("socket")
+
+
+@pytest.mark.parametrize("name", ["libnosuchlibrary.so.9", "libc_of_nobody.so"])
+def test_file_that_is_nowhere_yet_is_told_of(name):
+    with pytest.warns(RuntimeWarning, match="there is no library") as told:
         patch_native(name)
     assert told[0].filename == __file__
     unpatch(f"native {name}")
-    with pytest.warns(RuntimeWarning, match=words), patched(native=[name], thread=False):
+    with pytest.warns(RuntimeWarning, match="there is no library"), patched(native=[name], thread=False):
         pass
 
 

@@ -272,7 +272,7 @@ def test_the_server_says_when_an_application_would_block(tmp_path):
         assert errors.count("has imported requests") == told, errors
 
 
-def test_locals_of_one_request_are_not_those_of_the_next():
+def test_locals_of_one_request_are_not_those_of_the_next_without_slots():
     done = run_unchecked("""
 from syncless.patches import patch_all
 patch_all()
@@ -284,7 +284,7 @@ def app(environ, start_response):
     mine.user = environ["PATH_INFO"]
     start_response("200 OK", [])
     return [seen.encode()]
-with Server(app, port=0) as server:
+with Server(app, port=0, request_slots="fresh") as server:
     connection = http.client.HTTPConnection(*server.address)
     seen = set()
     for number in range(5):

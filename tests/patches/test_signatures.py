@@ -42,6 +42,14 @@ def calls(signature):
     needed = [one for one in by_place if one.default is kinds.empty]
     yield needed, [one for one in named if one.default is kinds.empty]
 
+def error(function, places, names):
+    "What it says of arguments that nothing can take."
+    try:
+        function(*(nothing for _ in places), **{each.name: nothing for each in names})
+    except Exception as error:
+        return type(error), str(error)
+
+nothing, compared = object(), 0
 for name, old, new in replaced:
     original = signature(old, False)
     if original is None or isinstance(old, type):
@@ -49,16 +57,25 @@ for name, old, new in replaced:
     shown = signature(new, True)
     if shown is None or parameters(shown) != parameters(original):
         print(name, original, "is shown as", shown)
-    own = signature(new, False) if hasattr(new, "__code__") else None  # others pass on all
+    own = signature(new, False) if hasattr(new, "__code__") else None
+    if own is None and name not in ("builtins.print", "builtins.input"):  # which take everything
+        compared += 1
+        for places, names in filter(any, calls(original)):  # without any it would be done
+            errors = error(old, places, names), error(new, places, names)
+            if errors[0][0] != errors[1][0] or "keyword" in errors[1][1]:
+                print(name, *errors)
     for places, names in calls(original) if own is not None else ():
         try:
             own.bind(*places, **{each.name: each for each in names})
         except TypeError as error:
             print(name, own, error)
-print(len(replaced) > 150)
+print(len(replaced) > 150, compared)
 """
 
 
 def test_patched_functions_have_the_signatures_of_the_originals():
     done = run_unchecked(PROGRAM)
-    assert (done.stdout, done.stderr) == ("True\n", "")
+    lines = done.stdout.splitlines()
+    assert len(lines) == 1 and not done.stderr, done.stdout + done.stderr
+    many, compared = lines[0].split()
+    assert many == "True" and int(compared) > 50

@@ -1,4 +1,4 @@
-"""sqlite3 under the patch: writers of one database, rows that are fetched ahead, databases in memory."""
+"""sqlite3 under the patch: writers of one database, rows fetched ahead, statements without threads."""
 
 import json
 import subprocess
@@ -80,13 +80,13 @@ told = []
 def tell(function, *args, **kwargs):
     try: told.append(function(*args, **kwargs))
     except Exception as error: told.append((type(error).__name__, str(error)))
-for place in (":memory:", path):
-    connection = sqlite3.connect(place, isolation_level=None)
+for place in (":memory:", path, "file:other?mode=memory&cache=shared"):
+    connection = sqlite3.connect(place, isolation_level=None, uri=place[0] == "f")
     connection.execute("PRAGMA synchronous=off"); connection.execute("PRAGMA journal_mode=memory")
     connection.execute("CREATE TABLE t (n INTEGER, s TEXT)"); connection.execute("BEGIN")
     connection.executemany("INSERT INTO t VALUES (?, ?)", ((n, str(n)) for n in range(5000)))
     connection.commit()
-    for _ in range(5):      # in memory they are executed in threads first, and directly later
+    for _ in range(2):
         cursor = connection.cursor()
         cursor.execute("SELECT n FROM t ORDER BY n")
         tell(cursor.fetchone); tell(cursor.fetchmany); tell(cursor.fetchmany, 3)
@@ -112,6 +112,8 @@ for place in (":memory:", path):
         broken = connection.execute(f"SELECT {text} FROM t WHERE n < 6")
         for _ in range(8): tell(broken.fetchone)
         tell(lambda: connection.execute("INSERT INTO t VALUES (-1, 'x') RETURNING n").fetchall())
+        cursor = connection.execute("INSERT INTO t VALUES (-1, 'x') RETURNING n"); cursor.execute("SELECT 5")
+        tell(cursor.fetchall)
         tell(lambda: connection.execute("DELETE FROM t WHERE n < 0").rowcount)
         tell(lambda: connection.total_changes)
         tell(connection.execute); tell(connection.execute, 5); tell(connection.execute, "SELECT ?", (1, 2))
@@ -124,7 +126,7 @@ for place in (":memory:", path):
     connection.close(); tell(left.fetchone); tell(left.fetchall); tell(left.execute, "SELECT 1")
     tell(connection.execute, "SELECT 1")
     tell(connection.commit); tell(connection.close); del left, cursor, broken       # or it is closed later
-    connection = sqlite3.connect(place)
+    connection = sqlite3.connect(place, uri=place[0] == "f")
     connection.execute("CREATE TABLE IF NOT EXISTS u (n)")
     connection.executemany("INSERT INTO u VALUES (?)", [(n,) for n in range(2000)])
     left = connection.execute("SELECT n FROM u ORDER BY n"); left.fetchone(); connection.rollback()
@@ -148,14 +150,7 @@ def test_rows_are_those_of_sqlite3_unpatched(tmp_path):
 
 
 COUNT = """
-    import sqlite3, syncless, threading
-    from syncless.patches.sqlite import rows, statements
-    time = step = 0
-    def now():      # each look at the clock comes `step` seconds after the last one
-        global time
-        time += step
-        return time
-    rows.now = statements.now = now
+    import sqlite3, sys, syncless, threading
     from syncless._core.calls import threads
     run, given = threads._many._run, []
     threads._many._run = lambda job: (given.append(job), run(job))[1]
@@ -163,65 +158,198 @@ COUNT = """
         given.clear()
         connection.execute(*args).fetchall()
         return len(given)
+    counting = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE %s) SELECT max(i) FROM n"
+    endless = counting % "i > 0"
 """
 
 
-def test_short_statements_in_memory_are_made_directly():
+def test_only_what_may_wait_is_executed_in_threads(tmp_path):
     check(
         COUNT
         + """
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.execute("CREATE TABLE t (n)")
-    for sql, args in (("SELECT n FROM t WHERE n = ?", (5,)), ("INSERT INTO t VALUES (?)", (5,))):
-        counts = [threads_of(connection, sql, args) for _ in range(60)]
-        assert counts == [1] * statements.TRIAL + [0] * (60 - statements.TRIAL), counts
-    def threads_if_slow(*args):
-        global step
-        step = 2 * rows.SECONDS
-        try: return threads_of(connection, *args)
-        finally: step = 0
-    long = "SELECT max(n) FROM t WHERE n < ?"
-    for _ in range(10): assert threads_if_slow(long, (5,)) > 0
-    many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) SELECT i FROM n"
-    for _ in range(10): assert threads_of(connection, many) > 0
-    for most in (statements.TRIAL, 2 * statements.TRIAL):
-        counts = [threads_of(connection, long, (5,)) for _ in range(20)]
-        assert counts == [1] * most + [0] * (20 - most), counts
-        assert threads_if_slow(long, (5,)) <= 1      # suddenly takes long: executed directly, and not again
+    for place, of_write in ((":memory:", 0), (sys.argv[1] + "/db", 1)):
+        connection = sqlite3.connect(place, isolation_level=None)
+        assert threads_of(connection, "CREATE TABLE t (n)") == of_write
+        assert threads_of(connection, "INSERT INTO t VALUES (?)", (5,)) == of_write
+        for sql in "SELECT n FROM t WHERE n = 5", counting % "i < 10000", "BEGIN", "VALUES (1)":
+            assert threads_of(connection, sql) == 0, sql
+        given.clear()
+        connection.commit()
+        assert len(given) == of_write
+        connection.commit()                             # there is no transaction
+        with connection: assert connection.execute("SELECT n FROM t").fetchone() == (5,)
+        assert len(given) == of_write
+        connection.execute("ATTACH ':memory:' AS other")
+        assert threads_of(connection, "SELECT n FROM t") > 0
+        connection.close()
     other = sqlite3.connect("file::memory:?cache=shared", uri=True)
-    for _ in range(10): assert threads_of(other, "SELECT 5") > 0
-    connection.execute("ATTACH ':memory:' AS other")
-    for _ in range(10): assert threads_of(connection, "SELECT n FROM t WHERE n = ?", (5,)) > 0
-    connection.close(); other.close()
-    """
+    assert threads_of(other, "SELECT 5") > 0
+    other.close()
+    """,
+        tmp_path,
     )
 
 
-def test_functions_that_wait_are_called_in_threads():
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="the function is gone")
+def test_shared_caches_are_used_in_threads(tmp_path):
+    check(
+        COUNT
+        + """
+    import warnings
+    warnings.simplefilter("ignore")
+    sqlite3.enable_shared_cache(True)
+    connection = sqlite3.connect(sys.argv[1] + "/db")
+    assert threads_of(connection, "SELECT 5") > 0
+    connection.close()
+    """,
+        tmp_path,
+    )
+
+
+@pytest.mark.parametrize("mode", ["adaptive", "direct"])
+def test_long_statement_lets_others_run(tmp_path, mode):
+    """The statement ends when others have had three turns; meanwhile its connection is not used."""
+    check(
+        COUNT
+        + """
+    from syncless.io import files
+    for place in ":memory:", sys.argv[1] + "/db":
+        connection = sqlite3.connect(place)
+        files.set_mode(sys.argv[2])
+        order = []
+        connection.create_function("enough", 0, lambda: order.count("turn") >= 3)
+        def take_turns():
+            for _ in range(3):
+                syncless.sleep(0); order.append("turn")
+        def use():
+            assert connection.execute("SELECT 5").fetchone() == (5,); order.append("second")
+        others = [syncless.spawn(take_turns), syncless.spawn(use)]
+        assert threads_of(connection, counting % "NOT enough()") == 0
+        order.append("first")
+        for each in others: each.join()
+        assert order == ["turn"] * 3 + ["first", "second"], order
+        files.set_mode("adaptive")
+        connection.close()
+    """,
+        tmp_path,
+        mode,
+    )
+
+
+def test_loop_of_short_statements_takes_turns_in_direct_mode(tmp_path):
+    check(
+        COUNT
+        + """
+    from syncless.io import files
+    connection = sqlite3.connect(sys.argv[1] + "/db", isolation_level=None)
+    connection.execute("CREATE TABLE t (n)")
+    files.set_mode("direct")
+    for sql in "SELECT 5", "UPDATE t SET n = 5":
+        seen = []
+        other = syncless.spawn(seen.append, 5)
+        while not seen: assert threads_of(connection, sql) == 0
+        other.join()
+    connection.close()
+    """,
+        tmp_path,
+    )
+
+
+def test_functions_that_wait_let_others_run():
     check(
         COUNT
         + """
     connection = sqlite3.connect(":memory:")
-    connection.create_function("waits", 0, lambda: syncless.sleep(0.001) or 5)
-    for _ in range(10): assert threads_of(connection, "SELECT waits()") > 0
+    event = syncless.Event()
+    def nested(): return connection.execute("SELECT 7").fetchone()[0]
+    connection.create_function("waits", 0, lambda: event.wait() and nested())
+    syncless.spawn(event.set)
+    assert connection.execute("SELECT waits()").fetchall() == [(7,)]
     connection.close()
     """
     )
 
 
-def test_nothing_is_direct_while_a_thread_uses_the_connection():
+def test_long_statement_can_be_ended():
     check(
         COUNT
         + """
-    from syncless.patches.sqlite import databases
     connection = sqlite3.connect(":memory:")
-    while threads_of(connection, "SELECT 5"): pass
-    databases.known_of(connection).in_threads.add(None)
-    assert threads_of(connection, "SELECT 5") > 0
-    databases.known_of(connection).in_threads.discard(None)
+    killed = syncless.spawn(connection.execute, endless)
+    syncless.sleep(0); killed.kill()
+    assert killed.done()
+    try:
+        with syncless.Timeout(0.001): connection.execute(endless)
+    except syncless.Timeout: pass
+    else: raise AssertionError
+    syncless.spawn(connection.interrupt)
+    try: connection.execute(endless)
+    except sqlite3.OperationalError as error: assert str(error) == "interrupted"
+    else: raise AssertionError
     assert threads_of(connection, "SELECT 5") == 0
     connection.close()
     """
+    )
+
+
+@pytest.mark.parametrize("n", [500, 2000, 6000])
+def test_progress_handler_of_the_application_is_kept(n):
+    check(
+        COUNT
+        + """
+    n, calls = int(sys.argv[1]), []
+    def count(stop):
+        connection = sqlite3.connect(":memory:")
+        calls.clear()
+        connection.set_progress_handler(lambda: calls.append(5) or stop, n)
+        try: connection.execute(counting % "i < 10000")
+        except sqlite3.OperationalError as error: assert stop and str(error) == "interrupted"
+        if not stop:
+            connection.set_progress_handler(None, n)
+            before = len(calls)
+            connection.execute(counting % "i < 10000")
+            assert len(calls) == before
+        connection.close()
+        return len(calls)
+    from syncless.patches import patch_all, unpatch
+    counted = count(0), count(1)
+    unpatch()
+    assert counted == (count(0), count(1)) and counted[0] > 3, counted
+    """,
+        n,
+    )
+
+
+def test_reader_waits_for_a_lock_without_a_thread(tmp_path):
+    check(
+        COUNT
+        + """
+    path = sys.argv[1] + "/db"
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("CREATE TABLE t (n)")
+    reader, hasty = sqlite3.connect(path, timeout=60), sqlite3.connect(path, timeout=0.002)
+    holder.execute("BEGIN EXCLUSIVE")
+    given.clear()
+    reading = syncless.spawn(reader.execute, "SELECT count(*) FROM t")
+    for _ in range(2):
+        try: hasty.execute("SELECT count(*) FROM t")
+        except sqlite3.OperationalError as error: assert str(error) == "database is locked"
+        else: raise AssertionError
+        assert not given and not reading.done()
+        assert hasty.execute("PRAGMA busy_timeout").fetchone() == (2,)      # in a thread
+        hasty.execute("PRAGMA busy_timeout=1")
+        assert hasty.execute("PRAGMA busy_timeout").fetchone() == (1,)
+        hasty.execute("PRAGMA busy_timeout=2")
+        given.clear()
+    holder.execute("COMMIT")
+    assert reading.result().fetchone() == (0,)
+    assert hasty.execute("SELECT count(*) FROM t").fetchone() == (0,)
+    unpatch()
+    assert hasty.execute("PRAGMA busy_timeout").fetchone() == (2,)
+    assert reader.execute("PRAGMA busy_timeout").fetchone() == (60000,)
+    for each in holder, reader, hasty: each.close()
+    """,
+        tmp_path,
     )
 
 
@@ -231,7 +359,7 @@ def test_rows_are_not_lost_when_the_wait_for_them_is_broken_off():
     from itertools import count
     from syncless.patches.sqlite import rows as ahead
     ahead.now = count().__next__        # a second passes between two looks: rows come one by one
-    connection = sqlite3.connect(":memory:")
+    connection = sqlite3.connect("file::memory:?cache=shared", uri=True)     # used in threads
     go = [True]
     def wait():
         while not go: pass
@@ -256,14 +384,14 @@ def test_unfetched_rows_are_forgotten_with_their_cursor():
     check("""
     import gc, sqlite3
     from syncless.patches.sqlite import rows
-    connection = sqlite3.connect(":memory:")
+    connection = sqlite3.connect("file::memory:?cache=shared", uri=True)     # used in threads
     for _ in range(10):
         connection.execute("SELECT 1 UNION SELECT 2")
         cursor = connection.cursor()
         assert cursor.fetchone() is None
     connection.close()
     gc.collect()
-    assert not rows._aheads
+    assert not rows.aheads
     """)
 
 

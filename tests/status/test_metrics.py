@@ -1,9 +1,12 @@
 """Metrics for Prometheus: their counts, their addresses, and that counters never go back."""
 
+import contextlib
 import itertools
 import os
 import signal
+import socket
 import subprocess
+import sys
 import time
 import urllib.request
 
@@ -59,6 +62,19 @@ def test_metrics_count_all_workers_together(seen, workers):
     assert eventually(lambda: metrics(running)["syncless_stalls_total",] == 1)
     assert eventually(lambda: metrics(running)["syncless_connections_accepted_total",] == 6)
     assert metrics(running)["syncless_longest_stall_seconds",] > 0
+    assert metrics(running)["syncless_recent_stall_seconds",] > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells how many connections wait")
+def test_backlog_is_told_while_the_loop_is_held(seen):
+    running = seen("-l", "backlog=7", "--no-defer-accept", "--metrics")
+    assert eventually(lambda: metrics(running)["syncless_backlog_limit",] == 7)
+    with contextlib.ExitStack() as stack, Asking(running, "/burn"):
+        assert eventually(lambda: any(w["recent_stalls"] for w in running.status()["workers"]))
+        for _ in range(3):
+            stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=60))
+        assert eventually(lambda: metrics(running)["syncless_backlog",] == 3)
+    assert eventually(lambda: metrics(running)["syncless_backlog",] == 0)
 
 
 def test_counters_never_go_back(seen):

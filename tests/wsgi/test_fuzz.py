@@ -1,5 +1,6 @@
 """The fuzzer and the soak, briefly; `make fuzz` and `make soak` run them for long."""
 
+import os
 import subprocess
 import sys
 
@@ -42,16 +43,28 @@ def test_the_fuzzer_notices_what_is_left_behind(reports):
         syncless.spawn(fuzzer.run, 0.01, lambda text: None).result()
 
 
-@pytest.mark.realtime("the number of requests in this time is random")
-def test_soak_test_passes_for_a_few_seconds():
+def soak(*arguments, timeout, env=None):
     pytest.importorskip("trustme", reason="trustme makes the certificates of the soak: pip install trustme")
     done = syncless.run_in_thread(
         lambda: subprocess.run(
-            [sys.executable, "-m", "tests.soak", "--seconds", "4"],
+            [sys.executable, "-m", "tests.soak", "--seconds", "4", *arguments],
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=timeout,
+            env=env,
         )
     )
     assert done.returncode == 0 and "the invariant holds" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.realtime("the number of requests in this time is random")
+def test_soak_test_passes_for_a_few_seconds():
+    soak(timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.realtime("which requests run when a thread is relieved is random")
+def test_takeovers_lose_no_request_and_double_none():
+    """In development mode, in which the interpreter checks more."""
+    soak("--takeovers", "1000", timeout=170, env={**os.environ, "PYTHONDEVMODE": "1"})

@@ -166,7 +166,7 @@ def test_worker_with_a_stalled_loop_is_killed_and_its_stack_logged(program):
     said = running.said()
     line = APP.splitlines().index("        time.sleep(float(query))") + 1
     assert (
-        "has been blocked for 0.6 s" in said
+        "has been blocked for 0.6 s; stderr has its stack" in said
         and "Fatal Python error: Aborted" in said
         and f'app.py", line {line} in app' in said
     )

@@ -1,6 +1,8 @@
 """SIGHUP replaces the workers: new code, and no request is lost."""
 
+import http.client
 import os
+import shutil
 import signal
 
 import pytest
@@ -46,6 +48,40 @@ def test_a_reload_follows_the_link_that_chdir_names_anew(program, tmp_path):
     assert eventually(lambda: running.get()[2] == "two" and len(running.children()) == 1)
     running.end()
     assert not any((tmp_path / "one" / name).exists() for name in ("pid", "socket"))
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_certificates_and_static_files_below_the_link_are_new(program, tmp_path, authority, workers):
+    """One process keeps its code, and the static files that belong to it."""
+    for release in ("one", "two"):
+        (tmp_path / release / "files").mkdir(parents=True)
+        (tmp_path / release / "files" / "name").write_text(release)
+        (tmp_path / release / "release.py").write_text(APP.format(version=repr(release)))
+        for file, source in zip(("cert.pem", "key.pem"), authority.files("localhost", release), strict=True):
+            shutil.copy(source, tmp_path / release / file)
+    (tmp_path / "now").symlink_to("one")
+    options = ("--chdir", "now", "--certfile", "cert.pem", "--keyfile", "key.pem", "--static", "/s/=files")
+    running = program("--workers", workers, *options, application="release:app")
+
+    def seen():
+        """Releases of the certificate, of the static file and of the code."""
+        context = authority.client_context()
+        connection = http.client.HTTPSConnection("localhost", running.port, timeout=60, context=context)
+        found = []
+        for path in ("/s/name", "/"):
+            connection.request("GET", path)
+            if not found:
+                found.append(connection.sock.getpeercert()["subjectAltName"][-1][1])
+            found.append(connection.getresponse().read().decode())
+        connection.close()
+        return found
+
+    assert seen() == ["one"] * 3
+    (tmp_path / "new").symlink_to("two")
+    (tmp_path / "new").rename(tmp_path / "now")
+    running.signal(signal.SIGHUP)
+    new = ["two"] * 3 if workers != "0" else ["two", "one", "one"]
+    assert eventually(lambda: seen() == new), seen()
 
 
 @pytest.mark.parametrize("then", [signal.SIGUSR1, signal.SIGTERM])
@@ -105,7 +141,7 @@ def test_a_reload_while_another_one_is_under_way_brings_the_newest_code(program,
 def test_a_worker_that_is_not_ready_opens_its_logs_anew_when_it_is(program, tmp_path):
     # its log is open then
     late = "from syncless.http.program import running\n"
-    late += f"running.listen_if_asked = lambda: [{UNTIL_GO}] and None\n"
+    late += f"running.listen_if_asked = lambda worker: [{UNTIL_GO}] and None\n"
     running = program("--workers", "1", "--access-log", "log", code=APP + late, serves=False)
     assert eventually((tmp_path / "log").exists)
     (tmp_path / "log").rename(tmp_path / "old")

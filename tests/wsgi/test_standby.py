@@ -8,13 +8,14 @@ import signal
 import socket as blocking
 import sys
 import threading
+import time
 import types
 
 import pytest
 
 import syncless
 from syncless.http import standby
-from syncless.http.acceptor import take
+from syncless.http.acceptor import Acceptor, join, take
 from syncless.wsgi import Server
 from tests.plugin import Client
 from tests.programs import run_unchecked
@@ -30,19 +31,22 @@ with open("flags", "r+b") as file:
 def begin(number):                      # by a call that lets no other run before the hold
     libc.close(libc.creat(b"begun" + number.encode(), 0o600))
 
+def wait(number):                       # in C, without the interpreter's lock, until the gate is written to
+    gate = libc.open(b"gate" + number.encode(), os.O_RDWR)
+    while libc.read(gate, ctypes.create_string_buffer(1), 1) < 1:
+        pass                            # a signal ends the call
+    libc.close(gate)
+
 class Holds:
     def __del__(self):
         begin("0")
-        libc.close(libc.open(b"gate0", 0))
+        wait("0")
 
 def app(environ, start_response):
     kind, _, number = environ["PATH_INFO"][1:].partition("/")
-    if kind == "hold":                  # in C, without the interpreter's lock, until the gate is written to
+    if kind == "hold":
         begin(number)
-        gate = -1
-        while gate < 0:                 # a signal ends the call
-            gate = libc.open(b"gate" + number.encode(), 0)
-        libc.close(gate)
+        wait(number)
     elif kind == "spin":                # in Python
         begin(number)
         while not flags[int(number)]:
@@ -54,16 +58,56 @@ def app(environ, start_response):
     return [environ["PATH_INFO"].encode() + b" " + body]
 """
 
+SHARED = """
+import _thread, queue, socket, sqlite3, sys, threading
+import syncless
+
+file = open(__file__)
+database = sqlite3.connect(":memory:")
+database.execute("create table seen (number)")
+pool, lock, passed = syncless.Pool(2), threading.Lock(), queue.Queue()
+main = _thread.get_native_id()
+
+def count():
+    database.execute("insert into seen values (1)")
+    return database.execute("select count(*) from seen").fetchone()[0] > 0
+
+def read():
+    file.seek(0)
+    return "syncless" in file.read()
+
+def pass_on():
+    with lock:
+        passed.put(True)
+        return passed.get()
+
+USES = dict(
+    names=lambda: len(socket.getaddrinfo("localhost", 80)) > 0,
+    run_in_thread=lambda: syncless.run_in_thread(_thread.get_native_id) != _thread.get_native_id(),
+    pool=lambda: pool.spawn(_thread.get_native_id).result() == _thread.get_native_id(),
+    sqlite3=count,
+    files=read,
+    queue=pass_on,
+)
+
+plain = app
+
+def app(environ, start_response):
+    if environ["PATH_INFO"].startswith("/use/"):
+        assert USES[environ["PATH_INFO"][5:]]()
+    return plain(environ, start_response)
+"""
+
 
 class Held:
     """A program whose application can be held, and released."""
 
-    def __init__(self, program, folder, *options, threads=1):
+    def __init__(self, program, folder, *options, threads=1, more=""):
         self.folder = folder
         (folder / "flags").write_bytes(bytes(4096))
         for number in range(4):
             os.mkfifo(folder / f"gate{number}")
-        self.program = program("--standby", str(threads), *options, code=APP)
+        self.program = program("--standby", str(threads), *options, code=f"{APP}\n{more}")
         self.clients = []
 
     def client(self):
@@ -80,9 +124,11 @@ class Held:
     def open_gate(self, number=0):
         """Whether somebody stood there."""
         try:
-            os.close(os.open(self.folder / f"gate{number}", os.O_WRONLY | os.O_NONBLOCK))
+            gate = os.open(self.folder / f"gate{number}", os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
             return False
+        os.write(gate, b"x")
+        os.close(gate)
         return True
 
     def release(self, number=0, kind="hold"):
@@ -132,7 +178,12 @@ def test_others_are_answered_while_a_request_holds_its_thread(held, kind):
     assert (status, headers["x-thread"], body) == (200, before, f"/{kind}/0 ".encode())
     assert thread_of(first) in (before, relieved)
     assert eventually(lambda: thread_of(first) == relieved)  # it follows
-    assert "a thread was held for" in server.program.said() and "app.py:" in server.program.said()
+    told = server.program.said()
+    function, line, cure = r"_*read\w* in libc.*, ", r"wait\(\)", "it waits"
+    if kind == "spin":
+        function, line, cure = "", r"app\(\)", "it computes in Python"
+    place = f"{function}/.*app.py:\\d+ in {line}"
+    assert re.search(f"a thread was held for \\d+ ms by {place}; .* Cure: {cure}", told), told
 
 
 def test_each_thread_can_relieve_the_other(held):
@@ -167,6 +218,19 @@ def test_as_many_holds_as_threads_stand_by_are_covered(held):
     for number in (1, 2):
         server.release(number)
     assert [client.response()[0] for client in holding] == [200] * 3
+
+
+@pytest.mark.parametrize("kind", ["names", "run_in_thread", "pool", "sqlite3", "files", "queue"])
+def test_what_the_first_thread_has_made_works_in_each(held, kind):
+    server = held(more=SHARED)
+    holding, kept = server.client(), server.client()
+    first = thread_of(kept, f"/use/{kind}")
+    server.begin(holding)
+    assert thread_of(kept, f"/use/{kind}") != first
+    assert thread_of(kept, f"/use/{kind}") != first
+    server.release()
+    assert holding.response()[0] == 200
+    assert thread_of(holding, f"/use/{kind}")
 
 
 def test_bytes_that_had_come_go_along(held):
@@ -338,8 +402,9 @@ def test_takeovers_lose_no_request_and_answer_none_twice(held):
     assert len(seen) > 1
 
 
-def pretend_patched(monkeypatch):
-    monkeypatch.setitem(sys.modules, "syncless.patches", types.SimpleNamespace(is_patched=lambda area: True))
+def pretend_patched(monkeypatch, but=None):
+    patches = types.SimpleNamespace(is_patched=lambda area: area != but)
+    monkeypatch.setitem(sys.modules, "syncless.patches", patches)
 
 
 def test_connections_that_are_left_to_others_are_so_after_a_takeover(start, monkeypatch):
@@ -375,6 +440,49 @@ def test_connections_that_are_left_to_others_are_so_after_a_takeover(start, monk
     assert server.handler_threads.takeovers > 0
 
 
+def test_a_second_thread_that_is_held_is_told_as_a_stall(start, monkeypatch):
+    pretend_patched(monkeypatch)
+    gate = threading.Event()  # this process is not patched: it holds the loop
+
+    def app(environ, start_response):
+        gate.wait(60)
+        start_response("200 OK", [])
+        return [b"done"]
+
+    def speak():
+        with (
+            blocking.create_connection(server.address) as one,
+            blocking.create_connection(server.address) as two,
+        ):
+            for client in (one, two):
+                client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert eventually(lambda: server.handler_threads.stuck(0.02))
+            ((seconds, words),) = server.handler_threads.stuck(0.02)
+            assert seconds >= 0.02 and "in app" in words and "cure: " in words
+            gate.set()
+            for client in (one, two):
+                assert client.recv(1000).endswith(b"done")
+
+    server = start(app, standby_threads=1)
+    syncless.run_in_thread(speak)
+    assert server.handler_threads.stuck(0.02) == []
+
+
+def test_a_stop_reads_from_no_descriptor_that_it_has_closed(start, monkeypatch, reports):
+    """Its number may be another's already."""
+    pretend_patched(monkeypatch)
+    server = start(print, standby_threads=1)
+    standby = server.handler_threads
+    (side,) = standby._others()
+    side.ended = True
+    side.wake()
+    standby._watch.end()
+    assert eventually(lambda: side.loop is None and standby._over.is_set())  # so the stop waits for nobody
+    server.stop()
+    syncless.sleep(0.01)
+    assert reports == []
+
+
 @pytest.mark.parametrize("good", [0, 1, 2])  # in the server's own thread, or in another
 def test_a_start_that_fails_leaves_nothing_behind(monkeypatch, good):
     pretend_patched(monkeypatch)
@@ -399,11 +507,11 @@ def test_a_connection_that_cannot_change_its_thread_is_told_of_and_tried_again(s
     gate = threading.Event()
     moves = []
 
-    def fail_once(source, target):
+    def fail_once(source, target, most):
         moves.append(source)
         if len(moves) == 1:
             raise MemoryError
-        return take(source, target)
+        return take(source, target, most)
 
     def app(environ, start_response):
         if environ["PATH_INFO"] == "/hold":
@@ -431,15 +539,82 @@ def test_a_connection_that_cannot_change_its_thread_is_told_of_and_tried_again(s
     assert len(moves) > 1
 
 
+@pytest.fixture
+def beside():
+    """beside(server) -> another listener of its socket, in the same thread. A move cannot tell that from one
+    in another thread."""
+    made = []
+
+    def make(server):
+        (first,) = server.listeners
+        sock = blocking.socket()
+        other = server.listener_for(server.application_at(server.address), False)
+        join(first, other)
+        acceptor = Acceptor(other, sock.fileno())
+        acceptor.rest()
+        made.extend((acceptor, other, sock))
+        return other
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.mark.virtual_time
+def test_a_connection_that_moves_keeps_the_end_of_its_time(start, beside):
+    server = start(lambda environ, start_response: [], head_seconds=10)
+    (here,) = server.listeners
+    there = beside(server)
+    first, second = (start.client(server) for _ in range(2))
+    began = time.monotonic()
+    first.send(b"GET /half")
+    syncless.sleep(3)
+    assert take(here, there) == 1
+    second.send(b"GET /half")
+    syncless.sleep(3)
+    assert take(there, here) == 1  # before the one that began later
+    for client, seconds in ((first, 10), (second, 13)):
+        assert client.response()[0] == 408
+        assert time.monotonic() - began == pytest.approx(seconds, abs=0.5)
+
+
+@pytest.mark.virtual_time
+def test_connections_that_were_active_last_move_first(start, beside):
+    server = start(lambda environ, start_response: start_response("200 OK", []) and [], idle_seconds=20)
+    (here,) = server.listeners
+    there = beside(server)
+    clients = [start.client(server) for _ in range(6)]
+    began = time.monotonic()
+    for client in clients:
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert client.response()[0] == 200
+        syncless.sleep(1)
+    assert take(here, there, 2) == 2
+    assert all(client.get()[0] == 200 for client in clients[:1]) and here.connections == 4
+    assert take(here, there, 3) == 3 and take(here, there, 3) == 1
+    for number in (1, 2, 3, 4, 5, 0):  # the first has been active again
+        assert clients[number].at_end()
+        assert time.monotonic() - began == pytest.approx(20 + (number or 6), abs=0.5)
+
+
+@pytest.mark.parametrize("unpatched", [None, "sqlite3"])
+def test_connections_of_sqlite3_that_belong_to_a_thread_are_warned_of(start, monkeypatch, errors, unpatched):
+    pretend_patched(monkeypatch, but=unpatched)
+    monkeypatch.setitem(sys.modules, "sqlite3", types.SimpleNamespace())  # the application has imported it
+    start(print, standby_threads=1, error_log=errors)
+    assert errors.getvalue().count("the area sqlite3 is not patched") == (unpatched == "sqlite3")
+
+
 def test_unpatched_programs_are_refused():
     program = "from syncless.wsgi import serve; serve(lambda environ, start: [], port=0, standby_threads=1)"
     done = run_unchecked(program)
     assert done.returncode and "standby_threads need the patch" in done.stderr
 
 
-def test_asgi_applications_are_refused(program, tmp_path):
-    code = "async def app(scope, receive, send): pass"
-    server = program("--standby", "1", code=code, serves=False)
+@pytest.mark.parametrize("options", [(), ("--mount", "/wsgi=app:old")])
+def test_asgi_applications_are_refused(program, tmp_path, options):
+    code = "async def app(scope, receive, send): pass\ndef old(environ, start_response): return []"
+    server = program("--standby", "1", *options, code=code, serves=False)
     assert server.process.wait(60) and "stays on its event loop" in server.said()
 
 

@@ -145,6 +145,16 @@ def test_wrong_settings_are_told(authority, options, message):
         Server(hello, ssl_context=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), **options)
 
 
+@pytest.mark.parametrize("content", [b"", b"\0\xff" * 100, b"-----BEGIN CERTIFICATE-----\n"])
+def test_file_without_a_certificate_is_told_in_plain_words(tmp_path, content):
+    (tmp_path / "c.pem").write_bytes(content)
+    with pytest.raises(ValueError) as told:
+        Server(hello, certfile=str(tmp_path / "c.pem"))
+    message = str(told.value)
+    assert f"certfile {tmp_path}/c.pem: " in message and "must be a PEM certificate and its key" in message
+    assert ".c:" not in message, "that is a line of the interpreter"
+
+
 def test_client_certificates(start, authority):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.files("localhost", "127.0.0.1"))

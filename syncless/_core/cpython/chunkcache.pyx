@@ -2,10 +2,14 @@
 
 Fact: since 3.11 the first Python frame of a greenlet takes a 16 KiB block straight from the arena allocator:
 mmap, page fault, munmap, about 8 us, more than a whole request. Danger: the hook is process-wide. Decision:
-wrap the allocator by the public API (PyObject_SetArenaAllocator), touch that one size only, hold at most
-`LIMIT` blocks, hand everything else through. Price: up to 16 MiB kept after a burst of tasklets.
-SYNCLESS_CHUNK_CACHE=0 leaves the allocator alone. Guarded by tests/core/test_loop.py.
+wrap the allocator by the public API (PyObject_SetArenaAllocator), touch that one size only, hold `LIMIT`
+blocks, hand everything else through. Loads come in waves: blocks are held beyond that if as many were in use
+at once a moment ago. That mark sinks, and the loop gives the others back (lower_mark()). Price: up to 16 MiB
+kept after a burst of tasklets, and for some seconds all that it took. SYNCLESS_CHUNK_CACHE=0 leaves the
+allocator alone. Guarded by tests/core/test_loop.py.
 """
+
+from libc.stdint cimport int64_t
 
 import os
 
@@ -18,6 +22,8 @@ cdef extern from *:
     static void *syncless_free_chunks;             /* a list linked through the first word of each block */
     static long syncless_kept;
     static long syncless_reused;
+    static long syncless_used;                     /* handed out and not freed */
+    static long syncless_mark;                     /* the most that were in use at once lately */
     /* a dying thread may free its block without the GIL */
     static atomic_flag syncless_chunk_lock = ATOMIC_FLAG_INIT;
 
@@ -32,6 +38,8 @@ cdef extern from *:
         if (size == SYNCLESS_CHUNK) {
             void *block;
             syncless_lock();
+            if (++syncless_used > syncless_mark)
+                syncless_mark = syncless_used;
             block = syncless_free_chunks;
             if (block) {
                 syncless_free_chunks = *(void **)block;
@@ -49,7 +57,8 @@ cdef extern from *:
         if (size == SYNCLESS_CHUNK) {
             int keep;
             syncless_lock();
-            keep = syncless_kept < SYNCLESS_CHUNK_LIMIT;
+            syncless_used--;
+            keep = syncless_kept < SYNCLESS_CHUNK_LIMIT || syncless_kept + syncless_used < syncless_mark;
             if (keep) {
                 *(void **)block = syncless_free_chunks;
                 syncless_free_chunks = block;
@@ -62,6 +71,21 @@ cdef extern from *:
         syncless_base.free(syncless_base.ctx, block, size);
     }
 
+    /* Gives a block back that is beyond the limit and the mark. Whether there was one. */
+    static int syncless_give_one(void) {
+        void *block = NULL;
+        syncless_lock();
+        if (syncless_kept > SYNCLESS_CHUNK_LIMIT && syncless_kept + syncless_used > syncless_mark) {
+            block = syncless_free_chunks;
+            syncless_free_chunks = *(void **)block;
+            syncless_kept--;
+        }
+        syncless_unlock();
+        if (block)
+            syncless_base.free(syncless_base.ctx, block, SYNCLESS_CHUNK);
+        return block != NULL;
+    }
+
     static void syncless_chunkcache_install(void) {
         PyObjectArenaAllocator mine = {NULL, syncless_arena_alloc, syncless_arena_free};
         PyObject_GetArenaAllocator(&syncless_base);
@@ -70,11 +94,33 @@ cdef extern from *:
     """
     long syncless_kept
     long syncless_reused
+    long syncless_used
+    long syncless_mark
     enum: SYNCLESS_CHUNK_LIMIT
+    bint syncless_give_one()
     void syncless_chunkcache_install()
+
+cdef enum:
+    SINKS_EVERY = 1000000000    # ns in which the mark sinks by a quarter of what is beyond the present use
+    GIVEN_AT_ONCE = 256
 
 LIMIT = SYNCLESS_CHUNK_LIMIT
 _installed = False
+cdef int64_t sunk = 0
+
+
+cdef int64_t lower_mark(int64_t now) noexcept:
+    """Gives blocks back that have not been needed lately. When to call it again, ns; 0: there is no need."""
+    global sunk
+    global syncless_mark
+    cdef int _
+    if now - sunk >= SINKS_EVERY:
+        sunk = now
+        syncless_mark -= (syncless_mark - syncless_used + 3) / 4
+    for _ in range(GIVEN_AT_ONCE):
+        if not syncless_give_one():
+            return sunk + SINKS_EVERY if syncless_kept > SYNCLESS_CHUNK_LIMIT else 0
+    return now
 
 
 def install() -> bool:

@@ -3,6 +3,7 @@
 Takes and gives plain objects; the callers need not know any version.
 """
 
+from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 
 cdef extern from *:
@@ -37,6 +38,13 @@ cdef extern from *:
         *holds = mine != NULL && mine == _PyThreadState_UncheckedGet();
     #endif
         return *holds ? NULL : mine;
+    }
+
+    /* As sys.set_asyncgen_hooks(), without its arguments by name and its audit events. NULL: no hook. */
+    static inline void syncless_set_asyncgen_hooks(PyObject *first, PyObject *last) {
+        PyThreadState *state = PyThreadState_Get();
+        Py_XSETREF(state->async_gen_firstiter, Py_XNewRef(first));
+        Py_XSETREF(state->async_gen_finalizer, Py_XNewRef(last));
     }
 
     static inline int syncless_in_main_interpreter(void) {
@@ -78,5 +86,6 @@ cdef extern from *:
         pass
     PyThreadState* detached_state "syncless_detached_state" (int* holds) noexcept nogil
     object raised "syncless_raised" ()
+    void set_asyncgen_hooks "syncless_set_asyncgen_hooks" (PyObject* first, PyObject* last) noexcept
     bint in_main_interpreter "syncless_in_main_interpreter" () noexcept
     uint64_t dict_version "syncless_dict_version" (object mapping) noexcept

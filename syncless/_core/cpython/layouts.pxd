@@ -94,11 +94,15 @@ cdef extern from *:
 
 cdef enum:
     NEWEST_MINOR = 15       # of the Pythons that are known
+    TASK_MOST = 512         # bytes of a task of asyncio
 
 cdef int require(str kind) except -1
 # where a buffered file notes the thread that holds its lock; after require()
 cdef Py_ssize_t buffered_owner_at
-# where a task of asyncio has its bit "cancel() was called and has not been raised"; after require()
+# where a task of asyncio has its coroutine, and its bit "cancel() was called and has not been raised"; after
+# require()
+cdef Py_ssize_t coroutine_at, must_cancel_at
+cdef unsigned char must_cancel_bit
 
 
 cdef extern from *:

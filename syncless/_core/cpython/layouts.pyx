@@ -27,11 +27,9 @@ cdef extern from "Python.h":
     unsigned long PyThread_get_thread_ident()
 
 cdef Py_ssize_t buffered_owner_at = 0
+cdef Py_ssize_t coroutine_at = 0
 cdef Py_ssize_t must_cancel_at = 0
 cdef unsigned char must_cancel_bit = 0
-
-cdef enum:
-    TASK_MOST = 512                     # bytes of a task
 
 NEWEST = (3, NEWEST_MINOR)
 
@@ -150,9 +148,10 @@ async def _nothing():
 
 
 def _probe_tasks():
-    """Cancels a task three times. Its mark is the only bit that the first time sets and the others leave: the
-    number of the requests changes each time, and the message is the same as before."""
-    global must_cancel_at, must_cancel_bit
+    """Looks where a task has its coroutine, and cancels it three times. Its mark is the only bit that the
+    first time sets and the others leave: the number of the requests changes each time, and the message is the
+    same as before."""
+    global coroutine_at, must_cancel_at, must_cancel_bit
     import _asyncio                     # here: asyncio must be imported before it
     cdef unsigned char before[TASK_MOST], once[TASK_MOST], twice[TASK_MOST], thrice[TASK_MOST]
     cdef Py_ssize_t size = _asyncio.Task.__basicsize__, i
@@ -181,6 +180,12 @@ def _probe_tasks():
     if len(found) != 1 or found[0][1] & (found[0][1] - 1):
         return "mark of a cancellation"
     must_cancel_at, must_cancel_bit = found[0]
+    found = [
+        i for i in range(sizeof(PyObject), size - sizeof(void*) + 1, sizeof(void*))
+        if (<PyObject**> (fields + <Py_ssize_t> i))[0] == <PyObject*> coroutine]
+    if len(found) != 1:
+        return "coroutine"
+    coroutine_at = found[0]
     return None
 
 

@@ -7,10 +7,17 @@ pointers per switch. Guarded by tests/patches/test_locals.py.
 
 Each tasklet that has values of its own holds either them, while it does not run, or those of the thread,
 while it does. A task of asyncio, which runs in several tasklets one after the other, has KeptLocals.
+
+Applications written for a pool of threads keep a database connection in each. Fact: a request is a new
+tasklet. Danger: it would find no connection, and open its own. Decision: tasklets that stand for a pool's
+threads (requests, synchronous endpoints) take numbered slots, the lowest free one first, and leave their
+values there for the next tasklet. Price: as with threads, a value of one request is there in another. Guarded
+by tests/wsgi/test_slots.py.
 """
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport uint64_t
 
 cdef extern from *:
     """
@@ -36,6 +43,7 @@ cdef extern from *:
     #endif
     }
     """
+    int __builtin_ctzll(unsigned long long word) nogil
     bint syncless_locals_used() noexcept
     void syncless_exchange_locals(PyObject** held)
 
@@ -53,6 +61,8 @@ def separate_thread_locals(bint on) -> None:
 cdef void start_locals(Locals* locals) noexcept:
     """A tasklet starts."""
     if separate:
+        if locals.takes_slot and keeps:
+            take_slot(locals)
         locals.own = True
         syncless_exchange_locals(locals.held)
 
@@ -67,7 +77,10 @@ cdef void end_locals(Locals* locals) noexcept:
     if locals.own:
         syncless_exchange_locals(locals.held)
         locals.own = False
-        drop_locals(locals)
+        if locals.slot != NULL:
+            leave_slot(locals)
+        else:
+            drop_locals(locals)
 
 
 cdef void drop_locals(Locals* locals) noexcept:
@@ -77,6 +90,105 @@ cdef void drop_locals(Locals* locals) noexcept:
         value = locals.held[number]
         locals.held[number] = NULL
         Py_XDECREF(value)
+
+
+# -- slots ---------------------------------------------------------------------------------------------------
+
+cdef enum:
+    WORDS = 1024            # tasklets beyond 64 times as many have values of their own
+
+cdef bint keeps = False
+cdef dict slots = {}        # number -> Slot
+cdef uint64_t[WORDS] taken  # a bit for each number
+cdef int lowest = 0         # all words before it are full
+cdef object on_kept = None  # is called when values are kept and nobody looks after them
+cdef bint tended = False
+cdef int round = 0          # of looks for idle slots
+
+
+cdef class Slot:
+    """The values that tasklets leave to one another."""
+
+
+def keep_slots(bint on, when_kept) -> None:
+    """Whether tasklets that stand for a pool's threads take slots. when_kept() is called when there is
+    something to do for end_idle_slots(), and not again until that has ended all."""
+    global keeps, on_kept, tended
+    keeps = on
+    on_kept = when_kept
+    tended = False
+
+
+cdef void take_slot(Locals* locals) noexcept:
+    """The lowest free one. Making it may run finalisers, and so any code: the number is taken first."""
+    global lowest
+    cdef int number
+    cdef Slot slot
+    while lowest < WORDS and taken[lowest] == <uint64_t> -1:
+        lowest += 1
+    if lowest == WORDS:
+        return
+    number = 64 * lowest + __builtin_ctzll(~taken[lowest])
+    taken[lowest] |= <uint64_t> 1 << (number & 63)
+    slot = slots.get(number)
+    if slot is None:
+        slot = slots[number] = Slot()
+        slot.number = number
+    locals.held[0] = owned(slot.values)
+    locals.held[1] = owned(slot.key)
+    locals.held[2] = owned(slot.sentinel)
+    slot.values = slot.key = slot.sentinel = None
+    locals.slot = <PyObject*> slot
+
+
+cdef void leave_slot(Locals* locals) noexcept:
+    global lowest, tended
+    cdef Slot slot = <Slot> locals.slot
+    locals.slot = NULL
+    slot.values = given(locals.held[0])
+    slot.key = given(locals.held[1])
+    slot.sentinel = given(locals.held[2])
+    locals.held[0] = locals.held[1] = locals.held[2] = NULL
+    slot.round = round
+    taken[slot.number >> 6] &= ~(<uint64_t> 1 << (slot.number & 63))
+    lowest = min(lowest, slot.number >> 6)
+    if not tended and on_kept is not None:
+        tended = True
+        on_kept()
+
+
+cdef Slot slot_of(Locals* locals):
+    """The slot of a tasklet that has one now, or None."""
+    return None if locals.slot == NULL else <Slot> locals.slot
+
+
+cdef int end_slot(Slot slot, Locals* locals) except -1:
+    """In a tasklet whose own values are `locals`: as a thread ends, which has its number until then."""
+    cdef PyObject* before = locals.slot
+    locals.slot = <PyObject*> slot
+    try:
+        slot.values = slot.key = slot.sentinel = None
+        for function in slot.at_end or ():
+            function()
+    finally:
+        locals.slot = before
+    return 0
+
+
+cdef bint end_idle_slots(int rounds, Locals* locals) except -1:
+    """Begins a round, and ends the free slots that no tasklet has had for so many. Returns whether there are
+    others."""
+    global round, tended
+    cdef Slot slot
+    round += 1
+    for number in sorted(slots, reverse=True):
+        slot = slots.get(number)
+        if slot is not None and round - slot.round > rounds and not (
+                taken[slot.number >> 6] >> (slot.number & 63)) & 1:
+            del slots[number]
+            end_slot(slot, locals)
+    tended = bool(slots)
+    return tended
 
 
 # -- values whose owner is no tasklet ------------------------------------------------------------------------

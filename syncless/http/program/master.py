@@ -28,7 +28,7 @@ from syncless.http.program.blocking import Patch
 from syncless.http.program.preparing import Preparation, nothing_yet
 from syncless.http.program.process import ServiceManager
 from syncless.http.program.reporting import OfMaster
-from syncless.http.program.running import LAST_CALL, Terminal, delay_notice, refusing_upgrades
+from syncless.http.program.running import LAST_CALL, Terminal, delay_notice, refusing_signals
 from syncless.http.program.sharing import SharedSockets
 from syncless.http.program.slot import BEAT, LAPSE, Failures, Slot, Worker
 from syncless.http.program.worker import Work, fork
@@ -135,7 +135,7 @@ class Master:
         try:
             self.preparation.make_files(self.logs)
             self.preparation.hooks.call("on_start")
-            with refusing_upgrades():
+            with refusing_signals():
                 while self._step(wake):
                     pass
         finally:
@@ -295,7 +295,7 @@ class Master:
                 self.failures.failed(slot, f"a worker cannot be started: {error}")
         worker, longest = slot.current, self.limits.worker_stuck_seconds
         if worker and not worker.killed_at and self.looked_at - worker.last_beat() > longest:
-            warn(f"the loop of worker {worker.pid} has been blocked for {longest:g} s, here:")
+            warn(f"the loop of worker {worker.pid} has been blocked for {longest:g} s; stderr has its stack")
             worker.signal(signal.SIGABRT)  # faulthandler writes the stack
             worker.killed_at = now + 2
 

@@ -66,7 +66,7 @@ def run(
     with _obeying(server, [asked, skip, hurry] if delay else [asked, hurry], manager, worker):
         try:
             server.start(bound)
-            with _beside(manager):
+            with _beside(manager, worker):
                 if started is not None:
                     started()
                 if not quiet:
@@ -102,9 +102,9 @@ def _stop(server: Serving, stopping: Callable[[], None] | None) -> None:
 
 
 @contextmanager
-def _beside(manager: ServiceManager) -> Iterator[None]:
+def _beside(manager: ServiceManager, worker: bool) -> Iterator[None]:
     """Runs beside the server: the console, if it is asked for, and the service manager's watchdog."""
-    console = listen_if_asked()
+    console = listen_if_asked(worker)
 
     def beat() -> None:
         while True:
@@ -167,17 +167,22 @@ def _obeying(
     }
     previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        with refusing_upgrades():
+        with refusing_signals():
             yield
     finally:
         for number, old in previous.items():
             signal.signal(number, old)
 
 
-UPGRADE = (
-    "SIGUSR2 does nothing here. SIGHUP loads new code of the application (with workers). To run a new "
-    "version of syncless, restart the server; with a systemd socket or --reuse-port no connection is refused."
-)
+NUMBER = "it changes the number of workers, and must be sent to the master of a server with --workers."
+REFUSED: dict[int, str] = {
+    signal.SIGUSR2: "SIGUSR2 does nothing here. SIGHUP loads new code of the application (with workers). To "
+    "run a new version of syncless, restart the server; with a systemd socket or --reuse-port no connection "
+    "is refused.",
+    signal.SIGTTIN: f"SIGTTIN does nothing here: {NUMBER}",
+    signal.SIGTTOU: f"SIGTTOU does nothing here: {NUMBER}",
+}
+"""Signals that do nothing, and what is said of them."""
 
 
 class Terminal:
@@ -201,13 +206,20 @@ def _is_there() -> bool:
 
 
 @contextmanager
-def refusing_upgrades() -> Iterator[None]:
-    """In the main thread. SIGUSR2 would end the process; a handler of the application's stays."""
-    if signal.getsignal(signal.SIGUSR2) != signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGUSR2, lambda number, frame: warn(UPGRADE))
+def refusing_signals() -> Iterator[None]:
+    """In the main thread. These signals would end or stop the process; a handler of the application's
+    stays. One from the terminal of a process in the background comes again and again, unless it is ignored:
+    each is told once."""
+
+    def refuse(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        warn(REFUSED[number])
+
+    refused = [number for number in REFUSED if signal.getsignal(number) == signal.SIG_DFL]
+    for number in refused:
+        signal.signal(number, refuse)
     try:
         yield
     finally:
-        signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+        for number in refused:
+            signal.signal(number, signal.SIG_DFL)

@@ -10,6 +10,7 @@ from typing import Any
 from syncless.http.errorlog import configure
 from syncless.http.notices import open_missing
 from syncless.http.program.blocking import Patch, StallWarning, warn_of_blocking_modules
+from syncless.http.program.firstprocess import begin_in_child
 from syncless.http.program.hooks import Hook, Hooks
 from syncless.http.program.loading import enter, refuse_while_importing
 from syncless.http.program.master import Master
@@ -46,9 +47,11 @@ def serve_until_stopped(
     """Carries out `serve` with the Server of one kind of application. ``options``: more arguments for it."""
     refuse_while_importing()
     open_missing()
+    begin_in_child()
     folder = None if chdir is None else os.path.abspath(chdir)
     if folder is not None:
         enter(folder)
+        _by_name(folder, options)
     preparation = Preparation(Hooks(hooks), Privileges.of(user, group), folder)
     if preparation.privileges is not None and options.get("unix_owner") is None:
         options["unix_owner"] = preparation.privileges.owner()
@@ -89,6 +92,21 @@ def serve_until_stopped(
                 told=lambda: _told(view),
                 stopping=lambda: preparation.hooks.call_at_end("pre_stop"),
             )
+
+
+def _by_name(folder: str, options: dict[str, Any]) -> None:
+    """Certificates are found below the name of the folder, which may mean another one when they are read
+    anew."""
+    for name in ("certfile", "keyfile", "client_ca"):
+        if options.get(name) is not None:
+            options[name] = os.path.join(folder, options[name])
+    if options.get("certificates"):
+        options["certificates"] = {
+            host: os.path.join(folder, files)
+            if isinstance(files, str)
+            else tuple(os.path.join(folder, file) for file in files)
+            for host, files in options["certificates"].items()
+        }
 
 
 def _started(view: OfProcess | None, quiet: bool) -> None:

@@ -103,7 +103,7 @@ def shown(figures: dict[str, Any]) -> dict[str, Any]:
         name: value for name, value in figures.items() if name not in (*PHASES, "latency", "pid", "requests")
     }
     told["connections"] = {"open": figures["connections"]} | {name: figures[name] for name in PHASES}
-    for name in ("stalled", "longest_stall", "cpu"):
+    for name in ("stalled", "longest_stall", "recent_stall", "cpu"):
         told[f"{name}_seconds"] = told.pop(f"{name}_ns") / 1e9
     told["answers_by_status"] = figures["requests"]
     told["answered"] = sum(figures["requests"].values())

@@ -19,7 +19,6 @@ import os
 import struct
 import sys
 import time
-import traceback
 from collections.abc import Iterator
 from types import CoroutineType, FrameType, GeneratorType
 from typing import Any
@@ -32,6 +31,7 @@ from syncless.http.exchange import Exchange
 from syncless.http.listener import Listener
 from syncless.http.server import Server
 from syncless.http.status.scoreboard import Row, write
+from syncless.tools.blockers import stall_of
 
 TICK = 0.1
 """Seconds between two looks at the loop."""
@@ -39,10 +39,11 @@ FIGURES_EVERY = 1.0
 """Seconds between two counts of what costs something to count."""
 STALL_SECONDS = 0.2
 """For which the loop may stand still before that is told as a stall."""
+RECENT_SECONDS = 60.0
+"""For which the longest stall counts as a recent one."""
 KEPT_STALLS = 20
 SHOWN_REQUESTS = 100
 """The oldest; of the others only their number is told."""
-SHOWN_FRAMES = 40
 LENGTH = struct.Struct("!I")
 """The header of a report: its number of bytes."""
 
@@ -54,7 +55,7 @@ class Reporter:
         self._server = server
         self._row = row
         self._loop = current_loop()
-        self._thread = _thread.get_ident()
+        self._thread, self._number = _thread.get_ident(), _thread.get_native_id()
         self._stalls: list[dict[str, Any]] = []
         self._stalling: dict[str, Any] | None = None
         self._counted = (0, 0, 0)
@@ -110,9 +111,9 @@ class Reporter:
             return
         number, total, longest = self._counted
         if stall is None:
-            frame = sys._current_frames().get(self._thread)
-            stack = "".join(traceback.format_stack(frame, SHOWN_FRAMES)) if frame is not None else ""
-            stall = {"at": time.time() - held, "seconds": 0.0, "stack": stack, "over": False}
+            seen = stall_of(self._thread, self._number, held)
+            text = "" if seen is None else seen.text
+            stall = {"at": time.time() - held, "seconds": 0.0, "stack": text, "over": False}
             self._stalling = stall
             self._stalls = [*self._stalls[1 - KEPT_STALLS :], stall]
             number += 1
@@ -139,8 +140,15 @@ class Reporter:
             figures["tasklets"] = len(self._tasklets())
             figures["memory_bytes"] = memory()
             figures["open_files"] = open_files()
+            figures["backlog"], figures["backlog_limit"] = self._server.backlog()
+            figures["recent_stall_ns"] = self._recent_stall_ns()
             figures["cpu_ns"] = time.process_time_ns()
             write(self._row, figures.items())
+
+    def _recent_stall_ns(self) -> int:
+        since = time.time() - RECENT_SECONDS
+        recent = (one["seconds"] for one in self._stalls if one["at"] + one["seconds"] > since)
+        return int(max(recent, default=0.0) * 1e9)
 
     def report(self) -> dict[str, Any]:
         """The requests in flight, the oldest first, and the stalls."""
@@ -148,15 +156,15 @@ class Reporter:
         requests = []
         others: dict[str, int] = {}
         parked = {}
-        for tasklet, thread in self._tasklets():
+        for tasklet in self._tasklets():
             if isinstance(tasklet, Exchange):
-                requests.append((tasklet, thread))
+                requests.append(tasklet)
             else:
                 if (task := getattr(tasklet, "task", None)) is not None:
                     parked[task] = tasklet
                 waits = tasklet.waiting_for or tasklet.status
                 others[waits] = others.get(waits, 0) + 1
-        shown = [told for one, thread in requests if (told := self._request(one, thread, parked)) is not None]
+        shown = [told for one in requests if (told := self._request(one, parked)) is not None]
         shown += self._server.handler_threads.in_flight()
         shown.sort(key=lambda told: -float(told["seconds"]))
         return {
@@ -168,20 +176,18 @@ class Reporter:
         }
 
     def _stuck(self) -> list[dict[str, Any]]:
-        """Threads of native handlers that stand still now, as stalls."""
+        """Threads beside the loop that stand still now, as stalls."""
         return [
             {"at": time.time() - seconds, "seconds": seconds, "stack": words, "over": False}
             for seconds, words in self._server.handler_threads.stuck(STALL_SECONDS)
         ]
 
-    def _tasklets(self) -> list[tuple[Tasklet[Any], int]]:
-        """Of all loops that serve, with their threads."""
-        loops = [(self._loop, self._thread), *self._server.handler_threads.loops()]
-        return [(tasklet, thread) for loop, thread in loops for tasklet in loop.tasklets()]
+    def _tasklets(self) -> list[Tasklet[Any]]:
+        """Of all loops that serve."""
+        loops = [self._loop, *self._server.handler_threads.loops()]
+        return [tasklet for loop in loops for tasklet in loop.tasklets()]
 
-    def _request(
-        self, exchange: Exchange, thread: int, parked: dict[Any, Tasklet[Any]]
-    ) -> dict[str, Any] | None:
+    def _request(self, exchange: Exchange, parked: dict[Any, Tasklet[Any]]) -> dict[str, Any] | None:
         """None if it has ended meanwhile. `parked`: asyncio task -> tasklet in which a step of it waits."""
         try:
             told = exchange.summary()
@@ -193,18 +199,13 @@ class Reporter:
             told["waits_on"] = None if on is None else type(on).__name__
             told["waits_seconds"] = waiter.waiting_seconds
             if task is None or waiter is not exchange:
-                told["where"] = place_of(self._frame(waiter, thread))
+                told["where"] = place_of(waiter.frame)
             else:
                 awaited, told["where"] = place_of_task(task)
                 told["waits_for"] = awaited or waits
         except Exception:
             return None
         return told
-
-    @staticmethod
-    def _frame(tasklet: Tasklet[Any], thread: int) -> FrameType | None:
-        running = tasklet.status == "running"
-        return sys._current_frames().get(thread) if running else tasklet.frame
 
 
 def memory() -> int:

@@ -29,8 +29,13 @@ GAUGES = (
     "memory_bytes",
     "open_files",
     "longest_stall_ns",
+    "recent_stall_ns",
+    "backlog",
+    "backlog_limit",
 )
 """Cells whose value is that of now, or the most since the start."""
+MOST = ("longest_stall_ns", "recent_stall_ns", "backlog", "backlog_limit")
+"""Those of which the largest of all processes counts, not the sum."""
 COUNTS = (
     "accepted",
     "http2_requests",
@@ -105,7 +110,7 @@ class Scoreboard:
         summed = [sum(column) for column in zip(*cells, strict=True)]
         figures = {name: summed[CELL[name]] for name in (*COUNTS, *MASTER[2:])}
         figures |= {name: sum(row[CELL[name]] for row in cells[1:]) for name in GAUGES}
-        figures["longest_stall_ns"] = max(row[CELL["longest_stall_ns"]] for row in cells)
+        figures |= {name: max(row[CELL[name]] for row in cells) for name in MOST}
         figures["processes"] = len(cells) - 1
         return figures | totals(summed)
 

@@ -1,7 +1,7 @@
 """Names that patch_native() cannot mean: takes one, and tells of the name that is meant, or of none.
 
-A name that means nothing yet is no mistake: the library may be loaded later. A module that cannot be
-imported may be one by intention, if it is a known one: a program may have it on some machines only.
+A file that is nowhere yet is no mistake: it may be made or loaded later. A module that cannot be imported may
+be one by intention, if it is a known one: a program may have it on some machines only.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ DISTRIBUTIONS = {
 
 
 def check(name: str) -> None:
-    """TypeError or ValueError for a name that is none or is refused; a RuntimeWarning for one that nothing
-    has."""
+    """TypeError or ValueError for a name that is none, is refused or can lead to nothing in C; a
+    RuntimeWarning for a file that is nowhere."""
     if not isinstance(name, str):
         raise TypeError(f"patch_native takes the names of modules and files as text, not {name!r}")
     if not name:
@@ -50,9 +50,13 @@ def check(name: str) -> None:
     if meant is not None:
         raise ValueError(f"{name!r} is not imported by that name: patch_native({meant!r})")
     if not _exists(name.partition(".")[0]):
-        _warn(f"there is no module {name!r}, and it is not the name of a file, such as 'libpq.so.5'")
-    elif not _has_extension(name):
-        _warn(f"{name!r} has no extension module; name the module in C that it imports, or a library's file")
+        raise ValueError(
+            f"there is no module {name!r}, and it is not the name of a file, such as 'libpq.so.5'"
+        )
+    if not _has_extension(name):
+        raise ValueError(
+            f"{name!r} has no extension module; name the module in C that it imports, or a library's file"
+        )
 
 
 def _module_of(name: str) -> str | None:

@@ -1,21 +1,22 @@
 """sqlite3: a call that waits for a locked database or a disk, or that computes for long, runs in a thread.
 
-SQLite does all of this in C, where no tasklet can give way.
+SQLite does all of this in C, where no tasklet can give way by itself.
 
-Read in this order: databases.py (what the patch knows of each database and connection; one call in a thread),
-rows.py (rows fetched ahead), statements.py (where a statement is executed). This file opens and closes
-connections, ends transactions, and puts all of it into the module.
+Read in this order: uses.pyx (statements that are executed directly, and who uses a connection), databases.py
+(what the patch knows of each database and connection; one call in a thread), rows.py (rows fetched ahead),
+statements.py (statements in threads). This file opens and closes connections, ends transactions, and puts all
+of it into the module.
+
+A statement that only reads is executed directly if the file system of the database has not been slow, and so
+is any statement on a database in memory that no other connection shares. A shared cache has a mutex that
+cannot be entered twice, so its connections are used in threads; so are those that have executed ATTACH, and
+those made before the patch. Statements that write, and commits, go to threads.
 
 Fact: writers of one database wait for each other in threads. Danger: they take all threads, and the writer
 that holds the lock has none left to commit in. Decision: each database has a limited share of threads for
 calls that hold no lock yet. Calls of a connection in a transaction do not count: SQLite makes them wait only
 for readers, which do not count either. Price: a connection that has executed BEGIN and nothing else must be
 known.
-
-Fact: nothing can hold up a database in memory that no other connection shares. A statement that ran to its
-end quickly in a thread, three times, is executed directly from then on. It goes back to the threads when it
-takes longer, while a thread uses the connection, and for good once it may call back into Python. Price: a
-statement that suddenly takes long stops the other tasklets once.
 
 Connections made under the patch may be used from any thread, because the pool's threads use them. An object
 that must not leave the thread in which it was made stays there, and may stop it. Guarded by
@@ -24,23 +25,19 @@ tests/patches/test_sqlite.py.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
 from syncless._core.calls.files import FileFunction, may_use_threads
-from syncless._core.cpython.replacing import stand_in_method
 from syncless.patches.registry import Patcher, when_imported
-from syncless.patches.sqlite.databases import Connection, Threads, connections, database_of, known_of
-from syncless.patches.sqlite.rows import Rows, forget_rows
+from syncless.patches.sqlite import uses
+from syncless.patches.sqlite.databases import Connection, Threads, database_of, file_of, known_of
+from syncless.patches.sqlite.rows import Rows, aheads, forget_rows
 from syncless.patches.sqlite.statements import Statements
 
-CALL_BACK = (
-    *("create_function", "create_aggregate", "create_window_function", "create_collation"),
-    *("set_authorizer", "set_progress_handler", "set_trace_callback"),
-)
-"""Methods of a connection that register a function for SQLite to call."""
 ROLLBACK_RESETS = sys.version_info < (3, 11)
 """Whether a rollback ends the fetching of rows."""
 CHECK_SAME_THREAD = 4
@@ -50,8 +47,9 @@ WHY = "waits for a database that is locked, and for a disk"
 _ABSENT: Any = object()
 
 
-def _opened(path: Any, original: Any, connection: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
-    original(connection, path, *args, **kwargs)
+def _opened(path: Any, original: Any, connection: Any, *args: Any, **kwargs: Any) -> None:
+    """`path`: of the file whose file system is asked."""
+    original(connection, *args, **kwargs)
 
 
 _open = FileFunction(_opened)
@@ -62,6 +60,7 @@ class Connections:
 
     def __init__(self, threads: Threads):
         self.threads = threads
+        self.caches_are_shared = False
 
     def new_connection(self, original: Any, connection: Any, *args: Any, **kwargs: Any) -> None:
         database, *rest = args or (kwargs.pop("database", _ABSENT),)
@@ -72,23 +71,29 @@ class Connections:
         else:
             kwargs["check_same_thread"] = False
         timeout = rest[0] if rest else kwargs.get("timeout", 5.0)
-        alone = database == ":memory:"
-        if alone:
+        known = Connection(database_of(database))
+        known.timeout, known.alone = timeout, database == ":memory:"
+        file = None if self.caches_are_shared else file_of(database)
+        if known.alone:
             original(connection, database, *rest, **kwargs)
         else:
-            _open(database, original, connection, rest, kwargs)
-        connections[id(connection)] = Connection(database_of(database), alone, timeout)
+            _open(file or database, original, connection, database, *rest, **kwargs)
+        uses.remember(connection, known)
+        known.opened(connection, file)
+
+    def enable_shared_cache(self, original: Any, do_enable: Any) -> None:
+        original(do_enable)
+        self.caches_are_shared = bool(do_enable)
 
     def end_transaction(self, original: Any, connection: Any, *args: Any) -> Any:
         """commit, rollback and __exit__."""
-        if not may_use_threads():
-            return original(connection, *args)
         known = known_of(connection)
         if ROLLBACK_RESETS and original.__name__ != "commit":
             forget_rows(known)
-        if known.alone and not known.in_threads:
-            return original(connection, *args)
-        found = self.threads.run(known, known.database.holding, original, connection, *args)
+        uses.in_turn()
+        if known.alone or not (may_use_threads() and self.threads.in_transaction(connection)):
+            return known.call(connection, True, original, (connection, *args))
+        found = self.threads.run(known, known.database.holding, connection, original, connection, *args)
         known.holds = False
         return found
 
@@ -96,21 +101,24 @@ class Connections:
         if not may_use_threads():
             return original(connection, *args, **kwargs)  # type: ignore[no-any-return]
         known = known_of(connection)
-        self.threads.run(known, known.database.entering, partial(original, **kwargs), connection, *args)
+        call = partial(original, **kwargs)
+        self.threads.run(known, known.database.entering, connection, call, connection, *args)
         return None
 
     def close(self, original: Any, connection: Any) -> None:
         known = known_of(connection)
         forget_rows(known)
         if may_use_threads():
-            self.threads.run(known, known.database.holding, original, connection)
+            self.threads.run(known, known.database.holding, connection, original, connection)
         else:
             original(connection)
 
 
-def _may_call_back(connection: Any) -> None:
-    """The function that is registered may wait inside SQLite, so statements run in threads from now on."""
-    known_of(connection).alone = False
+def _let_wait(module: Any) -> None:
+    """Connections that outlive the patch wait for locks as they would without it."""
+    for each in gc.get_objects():
+        if issubclass(type(each), module.Connection):
+            uses.let_wait(each)
 
 
 def _with_new_cursor(call: Callable[..., Any], original: Any) -> Callable[..., Any]:
@@ -133,16 +141,22 @@ def _replace(patcher: Patcher, owner: type, name: str, call: Callable[..., Any],
 
 
 def _patch(patcher: Patcher, module: Any) -> None:
+    uses.install(module)
     threads = Threads(module)
     rows = Rows(module, threads)
     statements = Statements(module, threads, rows)
     ours = Connections(threads)
     cursor, connection = module.Cursor, module.Connection
+    patcher.at_undo(partial(_let_wait, module))
     executing: dict[str, Callable[..., Any]] = {
-        "execute": statements.execute,
         "executemany": statements.execute_many,
         "executescript": statements.execute_many,
     }
+    of_cursor, of_connection = vars(cursor)["execute"], vars(connection)["execute"]
+    with_cursor = _with_new_cursor(statements.execute, of_cursor)
+    in_place = patcher.member_in_place
+    in_place(connection, "execute", uses.executes(of_connection, with_cursor, True, aheads), WHY)
+    in_place(cursor, "execute", uses.executes(of_cursor, statements.execute, False, aheads), WHY)
     for name, call in executing.items():
         _replace(patcher, connection, name, _with_new_cursor(call, vars(cursor)[name]), WHY)
     of_connections: dict[str, Callable[..., Any]] = {
@@ -153,21 +167,24 @@ def _patch(patcher: Patcher, module: Any) -> None:
         "backup": ours.back_up,
         "close": ours.close,
     }
-    of_cursors: dict[str, Callable[..., Any]] = {
-        **executing,
-        "fetchmany": rows.fetchmany,
-        "fetchall": rows.fetchall,
-        "close": rows.close_cursor,
-    }
+    of_cursors: dict[str, Callable[..., Any]] = {**executing, "close": rows.close_cursor}
     for owner, methods in ((connection, of_connections), (cursor, of_cursors)):
         for name, call in methods.items():
             _replace(patcher, owner, name, call, WHY)
-    for name, at_end in (("fetchone", lambda: None), ("__next__", partial(next, iter(())))):
-        patcher.member_in_place(cursor, name, rows.fetches_one(vars(cursor)[name], at_end), WHY)
-    for name in CALL_BACK:
-        if name in vars(connection):
-            method = stand_in_method(vars(connection)[name], _may_call_back)
-            patcher.member_in_place(connection, name, method, "may call code that waits")
+    for name, call in (
+        ("fetchone", rows.fetches_one(lambda: None)),
+        ("__next__", rows.fetches_one(partial(next, iter(())))),
+        ("fetchall", rows.fetchall),
+    ):
+        in_place(cursor, name, uses.fetches(vars(cursor)[name], call, aheads), WHY)
+    fetchmany = uses.fetches_many(vars(cursor)["fetchmany"], rows.fetchmany, aheads)
+    in_place(cursor, "fetchmany", fetchmany, WHY)
+    name = "set_progress_handler"
+    in_place(connection, name, uses.sets_progress_handler(vars(connection)[name]), "keeps ours, too")
+    if hasattr(module, "enable_shared_cache"):
+        original = module.enable_shared_cache
+        new = wraps(original)(partial(ours.enable_shared_cache, original))
+        patcher.rebind(module, "enable_shared_cache", new, "such a cache is used in threads only")
 
 
 def patch(patcher: Patcher) -> None:

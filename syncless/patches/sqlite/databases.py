@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from syncless._core.calls.threads import Share
+from syncless.patches.sqlite.uses import Use, remember, use_of
 
 ENTERING = 8
 """Calls per database that may wait for the write lock at the same time."""
@@ -16,10 +16,6 @@ READING = 16
 """Calls per database that may read at the same time."""
 HOLDING = 64
 """Calls per database that may run at the same time on connections that have a lock already."""
-STATEMENTS = 512
-"""Statements remembered for each database in memory."""
-
-_REACHES_OUT = re.compile(r"\b(ATTACH|VACUUM)\b", re.IGNORECASE)
 
 
 class Database:
@@ -36,43 +32,35 @@ _elsewhere = Database()
 """For connections made before the patch."""
 
 
-class Connection:
+class Connection(Use):
     """A connection, as the patch knows it."""
 
-    __slots__ = ("alone", "database", "holds", "in_threads", "strict", "timeout", "trials")
+    __slots__ = ("database", "strict")
 
-    def __init__(self, database: Database, alone: bool, timeout: float | None):
+    def __init__(self, database: Database):
+        super().__init__()
         self.database = database
-        self.alone = alone
-        """Whether the database is in memory and no other connection can reach it."""
-        self.timeout = timeout
-        self.holds = False
-        """Whether its transaction has a lock."""
         self.strict = False
         """Whether it must stay in its thread."""
-        self.in_threads: set[object] = set()
-        """Its calls that run in threads now."""
-        self.trials: dict[str, list[int]] = {}
-        """Statement -> how often it runs in a thread yet, and how often after its next failure."""
-
-    def look_at(self, sql: str) -> None:
-        """Notes whether a new statement reaches beyond the database in memory."""
-        if _REACHES_OUT.search(sql):
-            self.alone = False
-        if len(self.trials) >= STATEMENTS:
-            self.trials.clear()
-
-
-connections: dict[int, Connection] = {}
-"""By id(). A connection made under the patch replaces any earlier one with its id; an older connection is the
-only one with its id."""
 
 
 def known_of(connection: Any) -> Connection:
-    known = connections.get(id(connection))
+    known: Any = use_of(connection)
     if known is None:
-        known = connections[id(connection)] = Connection(_elsewhere, False, None)
-    return known
+        known = Connection(_elsewhere)
+        remember(connection, known)
+    return known  # type: ignore[no-any-return]
+
+
+def file_of(database: Any) -> str | None:
+    """The path of a database that is a file, and not shared within the process by its cache."""
+    if database == ":memory:" or not isinstance(database, (str, bytes, os.PathLike)):
+        return None
+    name = os.fsdecode(database)
+    if not name.startswith("file:"):
+        return os.path.abspath(name) if name else None
+    name, _, options = name.removeprefix("file:").partition("?")
+    return None if not name or "%" in name or "memory" in options or "cache" in options else name
 
 
 def database_of(path: Any) -> Database:
@@ -93,24 +81,24 @@ class Threads:
     def __init__(self, module: Any):
         self.module = module
 
-    def run(self, known: Connection, share: Share, function: Callable[..., Any], *args: Any) -> Any:
-        """function(*args) in a thread, or here if the connection must stay in its thread."""
+    def run(
+        self, known: Connection, share: Share, connection: Any, function: Callable[..., Any], *args: Any
+    ) -> Any:
+        """function(*args) in a thread, or here if the connection must stay in its thread. SQLite itself waits
+        for locks, as it does on the connection anyway if that is None."""
         if known.strict:
-            return function(*args)
+            return known.call(connection, True, function, args)
         try:
             seconds = known.timeout if share is known.database.entering else None
-            return share.run_soon(seconds, self._noted, known, function, args)
+            return share.run_soon(seconds, known.call, connection, True, function, args)
         except self.module.ProgrammingError as wrong:
             if "created in a thread can only be used in that same thread" not in str(wrong):
                 raise
             known.strict = True
-        return function(*args)
+        return known.call(connection, True, function, args)
 
-    @staticmethod
-    def _noted(known: Connection, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        token = object()
-        known.in_threads.add(token)
+    def in_transaction(self, connection: Any) -> bool:
         try:
-            return function(*args)
-        finally:
-            known.in_threads.discard(token)
+            return connection.in_transaction  # type: ignore[no-any-return]
+        except self.module.ProgrammingError:  # another tasklet has closed it
+            return False

@@ -1,8 +1,10 @@
 """Rows are fetched ahead, so that each costs little and none stops the other tasklets.
 
 The thread that executes a statement fetches as many rows as come within a millisecond. When those are used
-up, further threads fetch the next ones. Takes: cursors. Gives: the methods that fetch. Must not know where
-statements are executed (statements.py).
+up, further threads fetch the next ones. Statements executed directly need none of it.
+
+Takes: cursors. Gives: the methods that fetch. Must not know where statements are executed
+(statements.py).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import weakref
 from _thread import allocate_lock
 from collections.abc import Callable
 from contextlib import closing
-from functools import partial, wraps
+from functools import partial
 from itertools import islice
 from operator import index
 from time import perf_counter as now
@@ -21,7 +23,7 @@ from syncless._core.calls.files import may_use_threads
 from syncless.patches.sqlite.databases import Connection, Threads, known_of
 
 SECONDS = 0.001
-"""Rows are fetched ahead for this long; a statement that takes no longer may be executed directly."""
+"""Rows are fetched ahead for this long."""
 FIRST, MOST = 32, 1024
 """Rows to fetch ahead: the first time, and at most."""
 
@@ -40,25 +42,25 @@ class _Ahead(weakref.ref[Any]):
     one_at_a_time: Any
 
 
-_aheads: dict[int, _Ahead] = {}
+aheads: dict[int, _Ahead] = {}
 """By id() of the cursor."""
 
 
 def _forget(ahead: Any) -> None:
     """Also called when the cursor is gone."""
     number: int = ahead.number
-    if _aheads.get(number) is ahead:
-        del _aheads[number]
+    if aheads.get(number) is ahead:
+        del aheads[number]
 
 
 def forget_rows(known: Connection) -> None:
     """Drops the rows of all cursors of a connection."""
-    for ahead in [each for each in list(_aheads.values()) if each.known is known]:
+    for ahead in [each for each in list(aheads.values()) if each.known is known]:
         _forget(ahead)
 
 
 def forget_rows_of(cursor: Any) -> None:
-    _aheads.pop(id(cursor), None)
+    aheads.pop(id(cursor), None)
 
 
 class Rows:
@@ -72,13 +74,12 @@ class Rows:
             self.none_means_all = bool(connection.execute("SELECT 1").fetchmany(0))
             """Whether fetchmany(0) gives all rows, as it did before it gave none (and refused -1)."""
 
-    def begin(self, known: Connection, cursor: Any) -> bool:
-        """Fetches the first rows of a statement that was just executed. Returns whether they are all."""
+    def begin(self, known: Connection, cursor: Any) -> None:
+        """Fetches the first rows of a statement that was just executed."""
         ahead: Any = _Ahead(cursor, _forget)
         ahead.known, ahead.number, ahead.one_at_a_time = known, id(cursor), allocate_lock()
         self._fetch(cursor, ahead)
-        _aheads[id(cursor)] = ahead
-        return bool(ahead.at_end)
+        aheads[id(cursor)] = ahead
 
     def _fetch(self, cursor: Any, ahead: _Ahead) -> None:
         """Fetches rows as long as they come quickly. The row factory is called when a row is given out."""
@@ -115,9 +116,10 @@ class Rows:
                 self._fetch(cursor, ahead)
 
     def _now_or_in_thread(self, ahead: _Ahead, function: Callable[..., Any], *args: Any) -> Any:
+        known = ahead.known
         if not may_use_threads():
-            return function(*args)
-        return self.threads.run(ahead.known, ahead.known.database.holding, function, *args)
+            return known.call(None, True, function, args)
+        return self.threads.run(known, known.database.holding, None, function, *args)
 
     def _next_row(self, cursor: Any, ahead: _Ahead) -> Any:
         while not ahead.rows:
@@ -133,12 +135,11 @@ class Rows:
         factory = cursor.row_factory
         return row if factory is None else factory(cursor, row)
 
-    def fetches_one(self, original: Any, at_end: Callable[[], Any]) -> Callable[..., Any]:
+    def fetches_one(self, at_end: Callable[[], Any]) -> Callable[..., Any]:
         """fetchone or __next__, which is called for each row."""
 
-        @wraps(original)
-        def method(cursor: Any) -> Any:
-            ahead = _aheads.get(id(cursor))
+        def method(original: Any, cursor: Any) -> Any:
+            ahead = aheads.get(id(cursor))
             if ahead is None:
                 return original(cursor)
             if ahead.rows and cursor.row_factory is None:
@@ -160,7 +161,7 @@ class Rows:
         return original(cursor, size)  # type: ignore[no-any-return]
 
     def _fetch_all(self, original: Any, cursor: Any, size: int | None) -> list[Any]:
-        ahead = _aheads.get(id(cursor))
+        ahead = aheads.get(id(cursor))
         sized = () if size is None else (size,)
         if size is None:
             original = self.rest
@@ -168,7 +169,7 @@ class Rows:
             if not may_use_threads() or getattr(cursor, "description", None) is None:
                 return original(cursor, *sized)  # type: ignore[no-any-return]
             known = known_of(cursor.connection)
-            found: list[Any] = self.threads.run(known, known.database.holding, original, cursor, *sized)
+            found: list[Any] = self.threads.run(known, known.database.holding, None, original, cursor, *sized)
             return found
         rows: list[Any] = []
         while True:

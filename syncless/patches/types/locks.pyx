@@ -127,7 +127,9 @@ def get_thread_ident() -> int:
     if loop is None or loop.current is None or not isinstance(loop.current, Tasklet):
         return ident()
     me = (<Tasklet> loop.current).acts_for()
-    return PyThread_get_thread_ident() if me is loop.main else <uintptr_t> <PyObject*> me
+    if me is loop.main:
+        return PyThread_get_thread_ident()
+    return <uintptr_t> (<PyObject*> me if me.locals.slot == NULL else me.locals.slot)
 
 
 cdef int64_t check_timeout(bint blocking, object timeout) except -2:

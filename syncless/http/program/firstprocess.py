@@ -7,14 +7,27 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+
+from syncless._core.current import tasklets
+from syncless.http.errorlog import warn
 
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
 """Signals of this process itself."""
 
 
+NO_CHILD = (
+    "process 1 does not wait for orphans here, because this program has begun threads, tasklets or processes "
+    "before serve(), which a child would not have: use `docker run --init` or `syncless run PROGRAM`"
+)
+
+
 def begin_in_child() -> None:
     """Returns in a child of process 1, which hands signals on to it and ends as it does; else at once."""
     if os.getpid() != 1:
+        return
+    if not _is_alone():
+        warn(NO_CHILD)
         return
     awaited = signal.valid_signals() - FAULTS
     unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
@@ -22,6 +35,17 @@ def begin_in_child() -> None:
     if child:
         os._exit(_attend(child, awaited))
     signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+
+
+def _is_alone() -> bool:
+    """Whether a child by fork() would have all that this process has."""
+    if threading.active_count() > 1 or len(tasklets()) > 1:
+        return False
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return False
 
 
 def _attend(child: int, awaited: set[signal.Signals]) -> int:

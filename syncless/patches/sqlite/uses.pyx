@@ -1,0 +1,348 @@
+"""The use of a connection, by one tasklet or thread at a time; statements that are executed directly.
+
+Takes: the methods of sqlite3 and what is known of a connection. Gives: methods that run in the tasklet itself
+where nothing waits, and leave the rest to those of statements.py and rows.py.
+
+Fact: SQLite computes and reads in C for as long as a statement takes. Decision: after each STEPS steps of its
+machine it calls a progress handler, which lets the others run when a poll is due; the tasklet keeps its C
+stack where it stands.
+
+Danger: the connection's mutex is held meanwhile. It belongs to the OS thread, so another tasklet would enter
+SQLite in the middle of a statement; another thread would wait for it with the GIL, which the handler needs.
+Decision: one tasklet or thread at a time uses a connection, and functions that SQLite calls may use it too.
+
+Fact: SQLite waits for a lock in its own sleep. Decision: it does not wait while a tasklet executes a
+statement, which is tried again after a cooperative pause. Price: a PRAGMA when a connection changes between
+the tasklet and the threads.
+"""
+
+import re
+from contextlib import suppress
+from functools import wraps
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+
+from syncless._core.calls.filesystems cimport FileSystem, never, of_path, pools_all
+from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
+from syncless._core.cpython.compat cimport Py_IsFinalizing
+from syncless._core.current cimport may_park, take_turns
+from syncless._core.loop cimport Loop
+from syncless._core.threadloop cimport peek_loop
+from syncless._core.wait.sync cimport Semaphore
+
+from syncless._core.current import sleep
+
+cdef extern from "Python.h":
+    unsigned long PyThread_get_thread_ident() nogil
+    PyObject* PyDict_GetItemWithError(object mapping, object key) except? NULL
+
+STEPS = 2000
+FIRST_PAUSE, LAST_PAUSE = 0.001, 0.05       # seconds between two tries
+KINDS = 512                                 # statements whose kind is remembered
+
+cdef enum:
+    READS = 1               # and changes nothing
+    BEGINS = 2              # a transaction, which has no lock yet; or does nothing
+    REACHES_OUT = 4         # beyond the connection's own database
+    UNKNOWN = -2            # no deadline yet
+
+cdef int steps = STEPS
+cdef object ABSENT = object()
+cdef dict uses = {}         # see remember()
+cdef dict kinds = {}
+cdef object reads = re.compile(
+    r"\s*(SELECT|VALUES|WITH(?!.*\b(INSERT|UPDATE|DELETE|REPLACE)\b))\b", re.IGNORECASE | re.DOTALL).match
+cdef object begins = re.compile(
+    r"\s*(BEGIN(?!\s+(IMMEDIATE|EXCLUSIVE))|SAVEPOINT|EXPLAIN)\b", re.IGNORECASE).match
+cdef object reaches_out = re.compile(r"\b(ATTACH|VACUUM)\b", re.IGNORECASE).search
+
+
+cdef int kind_of(str sql) except -1:
+    cdef PyObject* found = PyDict_GetItemWithError(kinds, sql)
+    if found != NULL:
+        return <object> found
+    if len(kinds) >= KINDS:
+        kinds.clear()
+    kind = READS if reads(sql) else BEGINS if begins(sql) else 0
+    kinds[sql] = kind = kind | (REACHES_OUT if reaches_out(sql) else 0)
+    return kind
+
+
+cdef uint64_t user() noexcept:
+    """The running tasklet by its serial number, or the OS thread, whose ident is larger."""
+    cdef Loop loop = peek_loop()
+    return PyThread_get_thread_ident() if loop is None or loop.current is None else loop.current.serial
+
+
+cdef class Use:
+    """Of a connection."""
+    cdef public bint alone          # its database is in memory, where no other connection can reach it
+    cdef public bint holds          # its transaction has a lock
+    cdef public object timeout      # seconds to wait for a lock; None if it is not known
+    cdef readonly bint holds_up     # SQLite itself waits for locks now
+    cdef bint turns                 # its progress handler is ours
+    cdef FileSystem system          # on which it may be read directly
+    cdef Semaphore free             # has units when those who wait are to look whether nobody uses it
+    cdef int waiting
+    cdef uint64_t user
+    cdef int depth                  # how often that user has entered
+    cdef object thrown              # at the tasklet while it was inside SQLite
+    cdef object handler     # the application's own
+    cdef int calls, left    # how many of ours make one of it
+
+    def __init__(self):
+        self.free = Semaphore(0)
+        self.holds_up = True
+
+    def opened(self, connection, path) -> None:
+        """`path`: of the file that others may have open too; None if only threads may use it."""
+        self.system = None if path is None else of_path(path, False, None)
+        if self.alone or self.system is not None:
+            set_handler(connection, self.progress, steps)
+            self.turns = True
+
+    def progress(self):
+        """SQLite's progress handler. An exception that is thrown here must not get lost in it."""
+        if self.depth:
+            try:
+                take_turns()
+            except BaseException as error:
+                self.thrown = error
+                return 1
+        if self.handler is None:
+            return 0
+        self.left -= 1
+        if self.left > 0:
+            return 0
+        self.left = self.calls
+        return self.handler()
+
+    cdef bint goes_directly(self, int kind) noexcept:
+        if kind & REACHES_OUT:
+            self.alone = False
+            self.system = None
+        return self.alone or (
+            kind & (READS | BEGINS) and self.system is not None and not self.system.slow and not pools_all())
+
+    def stays_here(self, sql):
+        """Whether nothing can hold up the statements."""
+        kind = kind_of(sql)
+        return self.goes_directly(kind) and self.alone
+
+    cdef inline int enter(self) except -1:
+        if self.depth == 0:
+            self.user = user()
+        elif self.user != user():
+            return self.wait_and_enter()
+        self.depth += 1
+        return 0
+
+    cdef int wait_and_enter(self) except -1:
+        self.waiting += 1
+        try:
+            while self.depth:
+                self.free.acquire_unit(True, None)
+        finally:
+            self.waiting -= 1
+        self.user = user()              # after the wait, which makes a loop in a thread that has none
+        self.depth = 1
+        return 0
+
+    cdef inline int leave(self) except -1:
+        self.depth -= 1
+        if self.depth == 0 and self.waiting:
+            self.free.release_unit()
+        return 0
+
+    cdef int raise_thrown(self) except -1:
+        """What was thrown inside SQLite comes out of it as "interrupted"."""
+        if self.thrown is None:
+            return 0
+        thrown, self.thrown = self.thrown, None
+        raise thrown from None
+
+    cdef int set_holds_up(self, object connection, bint holds_up) except -1:
+        if self.timeout is not None and self.holds_up != holds_up:
+            seconds = self.timeout if holds_up else 0
+            run_pragma(connection, f"PRAGMA busy_timeout={min(int(seconds * 1000), 0x7fffffff)}")
+            self.holds_up = holds_up
+        return 0
+
+    cpdef object call(self, object connection, bint holds_up, object function, tuple args):
+        """function(*args), while nobody else uses the connection. `holds_up`: whether SQLite itself waits for
+        a lock; no matter without a connection."""
+        self.enter()
+        try:
+            if connection is not None and self.holds_up != holds_up:
+                self.set_holds_up(connection, holds_up)
+            return function(*args)
+        except BaseException:
+            self.raise_thrown()
+            raise
+        finally:
+            self.leave()
+
+    cdef object execute(self, object connection, object function, object this, object sql,
+            object parameters):
+        """As call(), of what may be tried again while the database is locked."""
+        cdef int64_t deadline = UNKNOWN, left
+        cdef double pause = FIRST_PAUSE
+        while True:
+            self.enter()
+            try:
+                if self.holds_up and not self.alone:
+                    self.set_holds_up(connection, False)
+                return function(this, sql) if parameters is ABSENT else function(this, sql, parameters)
+            except BaseException as error:
+                self.raise_thrown()
+                if not isinstance(error, operational) or str(error) != "database is locked" or (
+                        self.depth > 1):
+                    raise
+                if deadline == UNKNOWN:
+                    deadline = deadline_after(self.timeout)
+                left = deadline - monotonic_ns()
+                if deadline != NEVER and left <= 0:
+                    raise
+            finally:
+                self.leave()
+            sleep(pause if deadline == NEVER else min(pause, left / 1e9))
+            pause = min(2 * pause, LAST_PAUSE)
+
+
+cdef object operational, database_error, new_cursor, execute, set_handler
+
+
+def install(module) -> None:
+    """Takes what it needs of the module, before that is changed."""
+    global operational, database_error, new_cursor, execute, set_handler
+    operational, database_error = module.OperationalError, module.DatabaseError
+    new_cursor, execute = module.Cursor, module.Cursor.execute
+    set_handler = module.Connection.set_progress_handler
+
+
+cdef object run_pragma(connection, sql):
+    return execute(new_cursor(connection), sql)
+
+
+cdef PyObject* latest = NULL        # a connection by its address, which most calls are for
+cdef Use use_of_latest = None
+
+
+def remember(connection, Use use) -> None:
+    """By id(). A connection made under the patch replaces any earlier one with its id; an older connection is
+    the only one with its id."""
+    global latest
+    uses[<uintptr_t> <PyObject*> connection] = use
+    latest = NULL
+
+
+cpdef Use use_of(connection):
+    """None if it is not remembered."""
+    global latest, use_of_latest
+    cdef PyObject* found
+    if <PyObject*> connection == latest:
+        return use_of_latest
+    found = PyDict_GetItemWithError(uses, <uintptr_t> <PyObject*> connection)
+    if found == NULL:
+        return None
+    latest, use_of_latest = <PyObject*> connection, <Use> found
+    return use_of_latest
+
+
+def let_wait(connection) -> None:
+    """SQLite itself waits for locks."""
+    cdef Use use = use_of(connection)
+    if use is not None:
+        with suppress(database_error):      # it is closed
+            use.set_holds_up(connection, True)
+
+
+def read_timeout(connection, Use use) -> None:
+    """After a statement that may have set it."""
+    use.timeout = run_pragma(connection, "PRAGMA busy_timeout").fetchone()[0] / 1000
+
+
+def executes(original, in_thread, bint of_connections, dict ahead):
+    """The method execute of cursors or of connections. in_thread(original, self, *args) is the other way.
+    `ahead`: the cursors of which rows were fetched in threads."""
+    def execute(self, sql=ABSENT, parameters=ABSENT, /):
+        cdef Use use
+        cdef int kind
+        if type(sql) is str and may_park() and not Py_IsFinalizing():
+            connection = self if of_connections else getattr(self, "connection", None)
+            use = use_of(connection)
+            if use is not None:
+                kind = kind_of(sql)
+                if use.goes_directly(kind):
+                    take_turns()
+                    if ahead:
+                        ahead.pop(id(self), None)
+                    found = use.execute(connection, original, self, sql, parameters)
+                    if kind & READS and not use.alone and not use.holds and connection.in_transaction:
+                        use.holds = True
+                    return found
+        return in_thread(original, self, *[each for each in (sql, parameters) if each is not ABSENT])
+    return wraps(original)(execute)
+
+
+cdef Use fetching(object cursor, dict ahead):
+    """The use in which rows of a statement that was executed directly are fetched; None for others."""
+    cdef Use use
+    if not may_park() or (ahead and id(cursor) in ahead) or Py_IsFinalizing():
+        return None
+    use = use_of(getattr(cursor, "connection", None))
+    return None if use is None or not (use.alone or use.system is not None) else use
+
+
+def fetches(original, in_thread, dict ahead):
+    """A method that fetches one row, or all."""
+    def fetch(self):
+        cdef Use use = fetching(self, ahead)
+        if use is None:
+            return in_thread(original, self)
+        use.enter()
+        try:
+            return original(self)
+        except BaseException:
+            use.raise_thrown()
+            raise
+        finally:
+            use.leave()
+    return wraps(original)(fetch)
+
+
+def fetches_many(original, in_thread, dict ahead):
+    """A method that fetches some rows."""
+    def fetchmany(self, *args, **kwargs):
+        cdef Use use = fetching(self, ahead)
+        if use is None or kwargs:
+            return in_thread(original, self, *args, **kwargs)
+        return use.call(None, False, original, (self, *args))
+    return wraps(original)(fetchmany)
+
+
+def sets_progress_handler(original):
+    """set_progress_handler, which keeps the application's handler behind ours."""
+    def method(connection, *args, **kwargs):
+        cdef Use use = use_of(connection)
+        given = dict(zip(("progress_handler", "n"), args), **kwargs)
+        if use is None or not use.turns or len(args) > 2 or given.keys() != {"progress_handler", "n"}:
+            return original(connection, *args, **kwargs)
+        handler, n = given["progress_handler"], given["n"]
+        if not isinstance(n, int) or n <= 0:
+            handler, n = None, steps
+        calls = -(-n // steps)          # of ours for one of the application's
+        every = n // calls
+        ours = {"progress_handler": use.progress, "n": every}
+        names = list(ours)[:len(args)]
+        original(connection, *[ours.pop(name) for name in names], **ours)
+        use.handler = handler
+        use.calls = use.left = calls
+    return wraps(original)(method)
+
+
+def in_turn():
+    """Lets the others run when a poll is due, in the mode in which files are used directly."""
+    if never():
+        take_turns()
