@@ -129,7 +129,12 @@ CALLS: dict[str, tuple[list[str], list[str]]] = {
 
 GROUPS = {
     name: [each for each in EXPERIMENTS if each.startswith(prefixes)]
-    for name, prefixes in {"asgi": ("asgi-", "websocket-"), "native": ("native",), "wsgi": ("wsgi-",)}.items()
+    for name, prefixes in {
+        "asgi": ("asgi-", "websocket-"),
+        "http2": ("http2-",),
+        "native": ("native",),
+        "wsgi": ("wsgi-",),
+    }.items()
 }
 """Names for several experiments."""
 GROUPS["native"].append("scaling")

@@ -13,6 +13,7 @@ from benchmark.asgi import ASGI
 from benchmark.burst import burst
 from benchmark.experiment import Experiment, Scale
 from benchmark.held import held, relieved
+from benchmark.http2 import HTTP2
 from benchmark.loads import BROWSER, FEW, Load, ab, idle_clients, wrk
 from benchmark.measure import CORES, LOAD_CORE, room_for
 from benchmark.servers import BUILD, LATER_LOG, Running
@@ -517,5 +518,6 @@ EXPERIMENTS = {
             _idle,
         ),
         *ASGI,
+        *HTTP2,
     )
 }

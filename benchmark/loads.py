@@ -1,5 +1,5 @@
-"""Load generators: ab for new connections, wrk for kept ones. Each gives requests, seconds, latencies in ms
-and its raw output."""
+"""Load generators: ab for new connections, wrk for kept ones, h2load for HTTP/2. Each
+gives requests, seconds, latencies in ms and its raw output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from benchmark.measure import CORES as LOAD_CORES
 from benchmark.measure import LOAD_CORE, room_for
-from benchmark.servers import Absent
+from benchmark.servers import BUILD, Absent
 
 HERE = pathlib.Path(__file__).parent
 
@@ -94,6 +94,28 @@ def ab(port: int, requests: int, connections: int = 50, keep: bool = False) -> L
             "max": latency["100"],
             "worst connect": number(r"Connect:.* (\d+)\n"),
         },
+        raw,
+    )
+
+
+def h2load(port: int, requests: int, connections: int, streams: int) -> Load:
+    """Each connection with so many streams at a time."""
+    log = BUILD / "h2load.log"
+    log.unlink(missing_ok=True)
+    command = ["h2load", f"-n{requests}", f"-c{connections}", f"-m{streams}", f"--log-file={log}"]
+    raw = _run([*command, f"http://127.0.0.1:{port}/"])
+    finished = re.search(r"finished in ([\d.]+)(us|ms|s|m)", raw)
+    if not finished:
+        raise AssertionError(f"h2load said nothing of its requests:\n{raw}")
+    answers = [line.split() for line in log.read_text().splitlines()]  # start, status, us until its end
+    took = sorted(int(us) / 1000 for _, status, us in answers if status == "200")
+    if not took:
+        raise AssertionError(f"no request was answered:\n{raw}")
+    return Load(
+        len(took),
+        float(finished[1]) * _UNITS[finished[2]] / 1000,
+        requests - len(took),
+        {"p50": took[len(took) // 2], "p99": took[len(took) * 99 // 100], "max": took[-1]},
         raw,
     )
 

@@ -75,7 +75,10 @@ def test_every_peer_is_compared_with_a_row_of_ours(name):
         assert rows or peer in experiment.ours or peer in experiment.same_work.values()
 
 
-TO_BE_MEASURED = {"held-two", "held-idle", "standby-keepalive", "standby-connections", "standby-sleep"}
+TO_BE_MEASURED = {
+    *("held-two", "held-idle", "standby-keepalive", "standby-connections", "standby-sleep"),
+    *("http2-hello", "http2-big"),
+}
 """Experiments of which no run is recorded yet."""
 
 

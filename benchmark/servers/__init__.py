@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from benchmark.measure import CORES, LOAD_CORE, cpu_ns, pinned, private_bytes
 from benchmark.servers import apps, websocketclient
-from benchmark.servers.asgi_peers import ASGI_PEERS, CALLING
+from benchmark.servers.asgi_peers import ASGI_PEERS, CALLING, HTTP2
 from benchmark.servers.coroutines import COROUTINES
 from benchmark.servers.peer import Absent, Peer, package_version
 
@@ -289,9 +289,22 @@ def _slow_log(way: str) -> Peer:
     )
 
 
+def _nghttpd(port: int, application: str) -> list[str]:
+    folder = BUILD / application
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "index.html").write_bytes(ANSWERS.get(application, (None, BODY))[1])
+    return ["nghttpd", "--no-tls", "--address=127.0.0.1", f"--htdocs={folder}", str(port)]
+
+
+def _nghttpd_version() -> str:
+    if shutil.which("nghttpd") is None:
+        raise Absent("nghttpd is not installed")
+    return _output("nghttpd", "--version").split("/")[-1]
+
+
 LATER_LOG = BUILD / "later.log"
 _PEERS: tuple[Peer, ...] = (
-    _python("run_syncless.py", "syncless", (*WSGI, "echo", "slow")),
+    _python("run_syncless.py", "syncless", (*WSGI, "echo", "slow", *HTTP2)),
     *(
         Peer(
             f"syncless, {words}",
@@ -392,7 +405,8 @@ _PEERS: tuple[Peer, ...] = (
     _wsgi("gunicorn, gevent", "gunicorn"),
     _wsgi("gunicorn, gthread", "gunicorn"),
     _wsgi("eventlet", "eventlet"),
-    _wsgi("granian", "granian"),
+    _wsgi("granian", "granian", (*WSGI, *HTTP2)),
+    Peer("nghttpd", _nghttpd, _nghttpd_version, HTTP2),
     _wsgi("waitress", "waitress", SILENT),
     _wsgi("cheroot", "cheroot", SILENT),
     _wsgi("freastal", "freastal", SILENT),
@@ -448,6 +462,7 @@ PEERS = {peer.name: peer for peer in _PEERS}
 
 ANSWERS: dict[str, tuple[bytes | None, bytes]] = {
     "big": (None, apps.BIG),
+    "http2 big": (None, apps.BIG),
     "json": (apps.POSTED, apps.summary(apps.POSTED)),
     "fib": (None, b"1884755131"),
     "fib native": (None, b"1884755131"),
@@ -493,6 +508,8 @@ class Running:
             try:
                 if self.application == "echo":
                     websocketclient.verify(self.port)
+                elif self.application in HTTP2:
+                    self._ask_http2()
                 else:
                     self._ask()
                 return
@@ -520,6 +537,14 @@ class Running:
                     connection.close()  # it does not say so, but it has closed its side
         finally:
             connection.close()
+
+    def _ask_http2(self) -> None:
+        command = ["curl", "--silent", "--http2-prior-knowledge", f"http://127.0.0.1:{self.port}/"]
+        done = subprocess.run(command, stdout=subprocess.PIPE)
+        if done.returncode:
+            raise OSError(f"curl: status {done.returncode}")
+        if done.stdout != ANSWERS.get(self.application, (None, BODY))[1]:
+            raise AssertionError(f"wrong answer: {done.stdout[:100]!r}")
 
     @property
     def cpu_ns(self) -> int:

@@ -166,6 +166,8 @@ def named(name, sleep=time.sleep):
     return {
         "hello": lambda: hello,
         "logged": lambda: hello,
+        "http2": lambda: hello,
+        "http2 big": lambda: big,
         "counted": lambda: hello,
         "sleep": lambda: sleeping(sleep),
         "big": lambda: big,

@@ -12,6 +12,9 @@ CALLING = ("fastapi requests", "fastapi session")
 """Applications that call another server."""
 HTTP = ("hello", "sleep", "json", "big", "fib", "fastapi", "fastapi sync", *CALLING)
 
+HTTP2 = ("http2", "http2 big")
+"""hello and big, by HTTP/2 without TLS."""
+
 
 def _peer(package: str, *applications: str) -> Peer:
     return Peer(
@@ -23,10 +26,11 @@ def _peer(package: str, *applications: str) -> Peer:
 
 
 ASGI_PEERS = (
-    _peer("syncless", "echo"),
-    _peer("granian", "logged", "echo"),
+    _peer("syncless", "echo", *HTTP2),
+    _peer("granian", "logged", "echo", *HTTP2),
     _peer("fastpysgi"),
     _peer("freastal"),
     _peer("uvicorn", "logged", "echo"),
-    _peer("hypercorn", "echo"),
+    _peer("hypercorn", "echo", *HTTP2),
+    _peer("h2corn", *HTTP2),
 )

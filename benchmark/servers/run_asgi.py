@@ -4,6 +4,7 @@ A server that can be told to keep idle connections keeps them as long as the ben
 """
 
 import os
+import pathlib
 import sys
 
 server, port, application = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -16,7 +17,8 @@ def syncless():
 
     from syncless.wsgi import serve
 
-    serve(application, port=port, patch=True)
+    http2 = "cleartext" if os.environ["APPLICATION"].startswith("http2") else "off"
+    serve(application, port=port, patch=True, http2=http2)
 
 
 def granian():
@@ -73,6 +75,13 @@ def hypercorn():
     config.keep_alive_timeout = KEPT_SECONDS
     config.accesslog = None
     uvloop.run(serve(application, config))
+
+
+def h2corn():
+    command = str(pathlib.Path(sys.executable).with_name("h2corn"))
+    os.execv(
+        command, [command, "served_asgi:application", "--app-dir", sys.path[0], "--bind", f"127.0.0.1:{port}"]
+    )
 
 
 globals()[server]()

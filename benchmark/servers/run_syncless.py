@@ -28,5 +28,6 @@ else:
         access_log=log,
         patch=standby > 0,
         standby_threads=standby,
+        http2="cleartext" if name.startswith("http2") else "off",
         quiet=True,
     )

@@ -201,6 +201,9 @@ cdef class Listener:
     cdef readonly long long requests    # since the start
     cdef readonly long long accepted    # connections since the start
     cdef Py_ssize_t lingering           # connections
+    cdef Py_ssize_t http2_connections
+    cdef Py_ssize_t http2_streams       # requests that they carry, which run or wait
+    cdef long long http2_requests       # of these since the start, answered
     # room for more of them
     cdef Runnable acceptor              # while connections are accepted
     cdef dict complaints                # about what the system is short of: ns, not before then again

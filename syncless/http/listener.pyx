@@ -580,8 +580,11 @@ cdef class Listener:
             "queued": self.admission.queued,
             "running": self.admission.active,
             "lingering": self.lingering,
+            "http2": self.http2_connections,
             "idle": max(0, self.connections - greeting - reading - self.admission.queued
-                - self.admission.active - self.lingering),
+                - self.admission.active + self.http2_streams - self.lingering - self.http2_connections),
+            "http2_streams": self.http2_streams,
+            "http2_requests": self.http2_requests,
             "buffered_bytes": self.buffers.held,
             "accepted": self.accepted,
             "received_bytes": self.buffers.received,

@@ -107,7 +107,7 @@ class Server:
         self.http2 = http2
         can_http2 = http2 != "off" and self.sessions() is not None
         if http2 == "cleartext" and not can_http2:
-            raise RuntimeError(NO_HTTP2)
+            raise ValueError(NO_HTTP2)
         settings = TLSSettings(client_ca, ciphers, tls_minimum, key_password, can_http2)
         self.certificates = make_certificates(ssl_context, certfile, keyfile, certificates, settings)
         if self.certificates is None and (plain_http or any(each.tls for each in wanted)):

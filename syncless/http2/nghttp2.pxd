@@ -87,6 +87,7 @@ cdef extern from "nghttp2/nghttp2.h":
     int nghttp2_session_consume(nghttp2_session* session, int32_t id, size_t size)
     int nghttp2_session_set_local_window_size(nghttp2_session* session, uint8_t flags, int32_t id,
         int32_t size)
+    uint32_t nghttp2_session_get_remote_settings(nghttp2_session* session, int id)
     int nghttp2_session_resume_data(nghttp2_session* session, int32_t id)
     int nghttp2_session_terminate_session(nghttp2_session* session, uint32_t error)
 

@@ -291,6 +291,7 @@ cdef class HTTP2Session(Frames):
         cdef nghttp2_settings_entry settings[2]
         if nghttp2_session_server_new2(&self.library, callbacks, <void*> self, options):
             raise MemoryError
+        self.listener.http2_connections += 1
         settings[0].settings_id = NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS
         settings[0].value = self.most_streams
         settings[1].settings_id = NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE
@@ -431,6 +432,7 @@ cdef class HTTP2Session(Frames):
             return 0
         nghttp2_session_del(self.library)
         self.library = NULL
+        self.listener.http2_connections -= 1
         for stream in self.streams():
             if stream.open:
                 stream.open = False

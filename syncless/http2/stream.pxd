@@ -72,5 +72,6 @@ cdef class RequestStream(Carried):
     cdef int refuse(self, int status, str explanation, bytes text) except -1
     cdef int refuse_busy(self) except -1
     cdef int closed(self, Loop loop) except -1
+    cdef int replace_response(self) except -1
     cdef int resume(self) except -1
     cdef size_t left(self) noexcept

@@ -44,6 +44,7 @@ from syncless.http.errors import ClientGone
 cdef enum:
     RESPONSE = 20           # frames that a response allows
     MOVED = 256             # bytes that allow one
+    LARGEST_HEAD = 65536    # bytes of fields that the library sends; it leaves out what is larger
 
 
 cdef class Frames(Session):
@@ -160,6 +161,16 @@ cdef Py_ssize_t find_fields(char* text, Py_ssize_t size, bint has_status) except
     return count
 
 
+cdef bint takes_fields(nghttp2_session* library, Py_ssize_t count) noexcept:
+    """Whether the client takes so many of `fields_found`, by SETTINGS_MAX_HEADER_LIST_SIZE."""
+    cdef size_t size = 0
+    cdef Py_ssize_t i
+    for i in range(count):
+        size += fields_found[i].namelen + fields_found[i].valuelen + 32     # RFC 9113, 6.5.2
+    return size <= min(
+        LARGEST_HEAD, nghttp2_session_get_remote_settings(library, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE))
+
+
 # -- a stream ------------------------------------------------------------------------------------------------
 
 
@@ -227,6 +238,7 @@ cdef class RequestStream(Carried):
         if self.exchange is None:                           # native handlers
             return self.reset(NGHTTP2_HTTP_1_1_REQUIRED)
         session.running += 1
+        listener.http2_streams += 1
         listener.requests += 1
         if listener.quota is not None:
             listener.quota.take()
@@ -313,6 +325,7 @@ cdef class RequestStream(Carried):
             exchange.started = (<Loop> loop).clock.now
             (<Loop> loop).adopt(exchange)
             exchange.run_inline(loop)                       # may park; others run meanwhile
+            listener.http2_requests += 1
             if listener.counters is not None:
                 exchange.count()
         listener.admission.end()
@@ -324,6 +337,7 @@ cdef class RequestStream(Carried):
         cdef Exchange exchange = self.exchange
         self.exchange = None
         session.running -= 1
+        session.listener.http2_streams -= 1
         wake_all(&self.readers)
         if someone_waits(&self.writers):
             self.bytes.torn = True                          # in the middle of a response
@@ -368,6 +382,7 @@ cdef class RequestStream(Carried):
             "Too many requests are in progress.", exchange.request)
         self.exchange = None
         session.running -= 1
+        session.listener.http2_streams -= 1
         self.send_head()
         self.end_response()
         exchange.end()
@@ -404,7 +419,10 @@ cdef class RequestStream(Carried):
         while not self.answered and of.out_sent < of.out.size:
             text = of.out.data + of.out_sent
             count = find_fields(text, of.out.size - of.out_sent, True)
-            if text[9] == c"1":
+            if self.exchange is not None and not takes_fields(library, count):
+                if text[9] != c"1":
+                    return self.replace_response()
+            elif text[9] == c"1":
                 nghttp2_submit_headers(library, NGHTTP2_FLAG_NONE, self.id, NULL, fields_found, count, NULL)
             else:
                 self.answered = True
@@ -418,8 +436,28 @@ cdef class RequestStream(Carried):
             drop_unsent(of, self.session.listener.buffers)
         return self.session.soon()
 
+    cdef int replace_response(self) except -1:
+        """By a 500, because the client does not take so large a head."""
+        cdef Exchange exchange = self.exchange
+        cdef nghttp2_nv status = nghttp2_nv(
+            <uint8_t*> b":status", <uint8_t*> b"500", 7, 3, NGHTTP2_NV_FLAG_NONE)
+        self.session.listener.error_log.error(
+            "The header fields of a response are larger than its client takes; it got a 500.", None, exchange)
+        exchange.response.status, exchange.response.code = "500 Internal Server Error", 500
+        drop_unsent(&self.bytes, self.session.listener.buffers)
+        self.answered = self.bytes.gone = True
+        nghttp2_submit_response(self.session.library, self.id, &status, 1, NULL)
+        return self.session.soon()
+
     cdef int set_trailers(self, bytes trailers) except -1:
+        cdef Py_ssize_t count
         self.trailers = b"%b" % trailers            # whose names may be made lower case
+        count = find_fields(PyBytes_AS_STRING(self.trailers), PyBytes_GET_SIZE(self.trailers), False)
+        if self.session.library != NULL and not takes_fields(self.session.library, count):
+            self.session.listener.error_log.error(
+                "The trailers of a response are larger than its client takes; it was reset.", None,
+                self.exchange)
+            self.bytes.torn = True
         return 0
 
     cdef int send_soon(self) except -1:

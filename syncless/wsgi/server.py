@@ -95,7 +95,7 @@ class Server(server.Server):
         try:
             module = importlib.import_module("syncless.native.handlerthreads")  # most servers have none
         except ModuleNotFoundError:  # setup.py builds it where the system has epoll
-            raise RuntimeError("native handlers need epoll, and this syncless was built without it") from None
+            raise ValueError("native handlers need epoll, and this syncless was built without it") from None
         handlers: NativeHandlers = module.NativeHandlers(native, threads, limits)
         return handlers
 

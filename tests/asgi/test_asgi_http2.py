@@ -63,6 +63,18 @@ def test_trailers_follow_the_body(connect):
     assert client.wait_for(events.TrailersReceived, stream).headers == [("grpc-status", "0")]
 
 
+def test_trailers_larger_than_the_client_takes_reset_the_stream(connect, errors):
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": [], "trailers": True})
+        await send({"type": "http.response.body", "body": b"hello"})
+        await send({"type": "http.response.trailers", "headers": [(b"a", b"a" * 70_000)]})
+
+    _, client = connect(app, interface="asgi", lifespan="off", error_log=errors)
+    client = client()
+    assert client.get("/", "GET", ("te", "trailers"))[2] is None
+    assert "trailers" in errors.getvalue()
+
+
 def test_early_hints_come_before_the_response(connect):
     async def app(scope, receive, send):
         await send({"type": "http.response.early_hint", "links": [b"</a.css>; rel=preload"]})

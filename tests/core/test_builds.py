@@ -73,15 +73,15 @@ def translated(extensions, build_dir, **options):
     return extensions
 
 def setup(ext_modules, **options):
-    some = [each for number, each in enumerate(ext_modules) if number % 12 == 0 or portable(each.name)]
+    some = [each for number, each in enumerate(ext_modules) if number % 12 == 0 or optional(each.name)]
     original(ext_modules=some, **options)
 
-portable = lambda name: "select" in name or "epoll" in name
+optional = lambda name: "select" in name or "epoll" in name or "http2" in name
 original, setuptools.setup = setuptools.setup, setup
 Cython.Build.cythonize = translated
 runpy.run_path("setup.py", run_name="__main__")
 """
-"""Builds one module in twelve, and some of those that a portable build leaves out. Cython has translated
+"""Builds one module in twelve, and some of those that a build may leave out. Cython has translated
 them, and would look for seconds at what each depends on."""
 
 
@@ -128,6 +128,18 @@ def test_build_names_a_missing_header(build, header):
 def test_build_names_a_missing_compiler(build):
     done, _ = build(CC="/no/such/compiler")
     assert done.returncode == 1 and "there is no compiler /no/such/compiler" in done.stderr
+
+
+def test_build_without_libnghttp2_leaves_http2_out_unless_it_is_required(build, tmp_path):
+    header, folder = "nghttp2/nghttp2.h", tmp_path / "tree" / "syncless" / "http2"
+    build()
+    assert len(list(folder.glob("*.so"))) == 2
+    done, _ = build(header, SYNCLESS_HTTP2="1")
+    assert done.returncode == 1 and "install libnghttp2 1.43 or newer" in done.stderr
+    assert "Traceback" not in done.stderr
+    for missing, wanted in ((header, ""), ("nothing.h", "0")):
+        assert build(missing, SYNCLESS_HTTP2=wanted)[0].returncode == 0
+        assert not list(folder.glob("*.so"))
 
 
 def test_build_makes_what_is_not_up_to_date(build, tmp_path):

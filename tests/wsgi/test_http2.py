@@ -167,6 +167,25 @@ def test_head_that_is_too_large_is_refused(connect):
     assert client.get()[2] == b"hello"
 
 
+@pytest.mark.parametrize("most", [1000, None])
+def test_head_larger_than_the_client_takes_is_answered_500(connect, errors, most):
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/":
+            start_response("200 OK", [("x-a", "a" * 1000)] + [("x-b", "b" * 70_000)] * (most is None))
+        else:
+            start_response("200 OK", [])
+        return [b"hello"]
+
+    _, client = connect(app, error_log=errors)
+    client = client()
+    if most:
+        client.h2.update_settings({6: most})  # SETTINGS_MAX_HEADER_LIST_SIZE
+    status, _, body = client.get()
+    assert (status, body) == (500, b"")
+    assert "header fields of a response" in errors.getvalue()
+    assert client.get("/small")[2] == b"hello"
+
+
 def test_application_that_fails_answers_500_or_resets_its_stream_only(connect):
     def app(environ, start_response):
         if environ["PATH_INFO"] == "/late":
@@ -319,6 +338,94 @@ def test_flood_ends_the_connection_and_harms_no_other(connect, kind):
     while bad.read():
         pass
     assert good.get("/", "POST", body=b"x")[2] == b"x"
+
+
+def test_figures_tell_connections_and_requests_by_protocol(connect, start):
+    gate = syncless.Event()
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/wait":
+            gate.wait()
+        return hello(environ, start_response)
+
+    server, client = connect(app, requests=2)
+    older = start.client(server)
+    older.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    older.response()
+    client = client()
+    streams = [client.ask("/wait") for _ in range(3)]
+
+    def figures(*names):
+        told = server.listeners[0].figures()
+        return [told[name] for name in names]
+
+    protocol = "http2", "http2_streams", "http2_requests"
+    assert eventually(lambda: figures(*protocol, "running", "queued", "idle") == [1, 3, 0, 2, 1, 1])
+    gate.set()
+    for stream in streams:
+        client.answer(stream)
+    assert eventually(lambda: figures(*protocol, "running", "queued", "idle") == [1, 0, 3, 0, 0, 1])
+    client.close()
+    assert eventually(lambda: figures(*protocol) == [0, 0, 3])
+
+
+def test_many_streams_do_not_starve_other_connections(connect):
+    begun = []
+
+    def app(environ, start_response):
+        begun.append(environ["PATH_INFO"])
+        for _ in range(5):
+            syncless.sleep(0)
+        return hello(environ, start_response)
+
+    _, client = connect(app)
+    busy, others = client(), [client() for _ in range(50)]
+    busy.get()
+    for other in others:
+        other.get("/other")
+    begun.clear()
+    busy.events.clear()
+    for _ in range(100):
+        busy.ask()
+    asked = [other.ask("/other") for other in others]
+
+    def go_on():
+        answered = 0
+        while answered < 1000:
+            assert busy.read()
+            ended = sum(isinstance(event, events.StreamEnded) for event in busy.events)
+            busy.events.clear()
+            answered += ended
+            for _ in range(ended):
+                busy.ask()
+
+    keeper = syncless.spawn(go_on)
+    assert all(other.answer(stream)[2] == b"hello" for other, stream in zip(others, asked, strict=True))
+    seen = len(begun)
+    assert begun.count("/other") == 50 and seen < 500, "each took its turn among the others"
+    keeper.join()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_large_answer_does_not_hold_up_a_small_one_of_its_connection(connect, whole):
+    size = 4_000_000
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/":
+            return hello(environ, start_response)
+        start_response("200 OK", [])
+        return [bytes(size)] if whole else (bytes(10_000) for _ in range(size // 10_000))
+
+    _, client = connect(app)
+    client = client()
+    client.h2.update_settings({4: size})  # SETTINGS_INITIAL_WINDOW_SIZE
+    client.h2.increment_flow_control_window(size)
+    large, small = client.ask("/large"), client.ask()
+    assert client.answer(small)[2] == b"hello"
+    end = next(i for i, e in enumerate(client.events) if isinstance(e, events.StreamEnded))
+    before = [e for e in client.events[:end] if isinstance(e, events.DataReceived) and e.stream_id == large]
+    assert sum(len(event.data) for event in before) < 200_000
+    assert len(client.answer(large)[2]) == size
 
 
 def test_access_log_names_the_protocol(connect, tmp_path):

@@ -17,6 +17,7 @@ from syncless.http.status.scoreboard import PHASES, Scoreboard
 
 COUNTERS = (
     ("accepted", "syncless_connections_accepted", "Connections that have been accepted", 1),
+    ("http2_requests", "syncless_http2_requests", "Answered requests that came by HTTP/2", 1),
     ("received_bytes", "syncless_received_bytes", "Bytes that clients have sent, without TLS", 1),
     ("sent_bytes", "syncless_sent_bytes", "Bytes that clients have been sent, without TLS", 1),
     ("stalls", "syncless_stalls", "Times that a loop was blocked for more than 0.2 s", 1),
@@ -43,6 +44,7 @@ GAUGES = (
     ("processes", "syncless_workers", "Processes that serve", 1),
     ("running", "syncless_running_requests", "Requests that are being answered", 1),
     ("queued", "syncless_queued_requests", "Requests that wait until fewer run", 1),
+    ("http2_streams", "syncless_http2_streams", "Requests of HTTP/2 that run or wait", 1),
     ("tasklets", "syncless_tasklets", "Tasklets of the loops that serve", 1),
     ("longest_stall_ns", "syncless_longest_stall_seconds", "The longest stall since the start", 1e9),
     ("recent_stall_ns", "syncless_recent_stall_seconds", "The longest stall of the last minute", 1e9),

@@ -21,7 +21,9 @@ GAUGES = (
     "queued",
     "running",
     "lingering",
+    "http2",
     "idle",
+    "http2_streams",
     "tasklets",
     "buffered_bytes",
     "memory_bytes",
@@ -36,6 +38,7 @@ MOST = ("longest_stall_ns", "recent_stall_ns", "backlog", "backlog_limit")
 """Those of which the largest of all processes counts, not the sum."""
 COUNTS = (
     "accepted",
+    "http2_requests",
     "received_bytes",
     "sent_bytes",
     "stalls",
@@ -51,7 +54,7 @@ MASTER = ("version", "highest", "started", "crashed", "recycled")
 CELL = {name: number for number, name in enumerate((*GAUGES, *COUNTS, *MASTER))}
 PATIENCE = 100_000
 """Looks at counts that move; a master that is killed meanwhile never ends that."""
-PHASES = ("greeting", "reading", "queued", "running", "lingering", "idle")
+PHASES = ("greeting", "reading", "queued", "running", "lingering", "http2", "idle")
 
 Row = memoryview
 """Of signed 64-bit numbers."""

@@ -1,0 +1,32 @@
+"""The experiments with HTTP/2: without TLS, by clients that know that the server speaks it."""
+
+from __future__ import annotations
+
+from benchmark.experiment import Experiment
+from benchmark.loads import h2load
+
+SERVERS = ("nghttpd", "h2corn (ASGI)", "granian", "granian (ASGI)", "hypercorn (ASGI)")
+OURS = ("syncless", "syncless (ASGI)")
+SAME_WORK = {name: OURS["(ASGI)" in name] for name in SERVERS}
+HTTP2 = (
+    Experiment(
+        "http2-hello",
+        "Hello, 20 connections with 10 streams each: `h2load -c20 -m10`",
+        "http2",
+        (*OURS, *SERVERS),
+        lambda server, scale: h2load(server.port, scale.requests, 20, 10),
+        {"h2corn (ASGI)": 0.45, "granian": 0.33, "granian (ASGI)": 0.33},
+        same_work=SAME_WORK,
+        note="nghttpd sends a file and runs no application.",
+    ),
+    Experiment(
+        "http2-big",
+        "A body of 1 MB, 5 connections with 4 streams each: `h2load -c5 -m4`",
+        "http2 big",
+        (*OURS, *SERVERS),
+        lambda server, scale: h2load(server.port, scale.requests // 20, 5, 4),
+        {"nghttpd": 1.3},
+        same_work=SAME_WORK,
+        note="nghttpd sends a file and runs no application.",
+    ),
+)
