@@ -33,10 +33,10 @@ cdef class ASGIExchange(Conversation):
     cdef Stage stage
     cdef bint trailers              # the application has announced them
     cdef bytes trailer_lines        # those that it has given
-    cdef bint told                  # http.disconnect is due
+    cdef bint disconnected          # http.disconnect is due
     cdef bint stops                 # because the server stops
     cdef bint waits                 # for its response, which is given from elsewhere
-    cdef list ears                  # futures of receive() that wait for the client to leave
+    cdef list receivers             # futures of receive() that wait for the client to leave
     cdef object turns               # Lock of those that send and wait, or None
 
     cdef int fill(self, dict scope) except -1
@@ -47,7 +47,7 @@ cdef class ASGIExchange(Conversation):
     cdef int pause(self, Loop engine, const char* why) except -1
     cdef int leave_task(self) except -1
     cdef int fail_unfinished(self) except -1
-    cdef object say_to_nobody(self)
+    cdef object send_to_nobody(self)
     cdef int check_client(self) except -1
     cdef int go_on(self) except -1
 
@@ -55,10 +55,10 @@ cdef class ASGIExchange(Conversation):
     cdef int client_left(self) except -1
 
     cdef int start_response(self, dict message) except -1
-    cdef object say_body(self, dict message)
+    cdef object send_body(self, dict message)
     cdef object later(self, object function, tuple args)
-    cdef object say_trailers(self, dict message)
-    cdef int say_bytes(self, bytes data) except -1
+    cdef object send_trailers(self, dict message)
+    cdef int send_bytes(self, bytes data) except -1
     cdef int end_body(self, bint more) except -1
 
 
@@ -82,9 +82,9 @@ cdef class WebSocketExchange(ASGIExchange):
 
     cdef int offer(self, object limits, bint can_speak) except -1
     cdef int refuse(self) except -1
-    cdef int wake_ears(self) except -1
+    cdef int wake_receivers(self) except -1
     cdef int keep(self, object message) except -1
     cdef int accept(self, dict message) except -1
-    cdef object say_message(self, dict message)
-    cdef object say_close(self, dict message)
+    cdef object send_data(self, dict message)
+    cdef object send_close(self, dict message)
     cdef object deny(self, str kind, dict message)

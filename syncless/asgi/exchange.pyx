@@ -165,7 +165,7 @@ cdef class ASGIExchange(Conversation):
     cdef int fill(self, dict scope) except -1:
         self.scope = (<ScopeRequest> self.request).scope = scope
         self.stage = NOT_STARTED
-        self.trailers = self.messages.complete = self.told = self.stops = self.waits = False
+        self.trailers = self.messages.complete = self.disconnected = self.stops = self.waits = False
         return 0
 
     cdef int forget(self) except -1:
@@ -262,10 +262,10 @@ cdef class ASGIExchange(Conversation):
 
     cdef int listen_for_end(self) except -1:
         """From now on it hears when the client leaves."""
-        if self.interruptible or self.told:
+        if self.interruptible or self.disconnected:
             return 0
         self.interruptible = True
-        self.peer.hear_end()
+        self.peer.watch_end()
         if self.left():
             self.client_left()
         return 0
@@ -323,7 +323,7 @@ cdef class ASGIExchange(Conversation):
                 self.messages.end()
         return 0
 
-    cdef object say_to_nobody(self):
+    cdef object send_to_nobody(self):
         """There is no connection any more. The child of a fork never had one: the parent answers."""
         if self.listener.loop.orphan is None:
             self.check_client()
@@ -336,36 +336,36 @@ cdef class ASGIExchange(Conversation):
 
     # -- receive() -------------------------------------------------------------------------------------------
 
-    cdef object hear(self):
+    cdef object next_message(self):
         """The iterator that gives the next message: first what the client has sent, then that it has left."""
         if self.response.complete or self.stops:
             return given({"type": "http.disconnect"})
         if not self.messages.complete:
-            return self.messages.hear()
+            return self.messages.next_message()
         return self.wait_for_end()
 
     cdef object wait_for_end(self):
         """There is nothing more to tell than that the client has left."""
-        if self.told or self.peer.is_gone():
+        if self.disconnected or self.peer.is_gone():
             return given({"type": "http.disconnect"})
         future = self.dispatcher.loop.create_future()
-        if self.ears is None:
-            self.ears = []
-        self.ears.append(future)
+        if self.receivers is None:
+            self.receivers = []
+        self.receivers.append(future)
         return future.__await__()
 
     cdef int client_left(self) except -1:
         """The client has left, or its request has ended: all who listen hear of it."""
-        self.told = True
-        ears, self.ears = self.ears, None
-        for future in ears or ():
+        self.disconnected = True
+        receivers, self.receivers = self.receivers, None
+        for future in receivers or ():
             if not future.done():
                 future.set_result({"type": "http.disconnect"})
         return 0
 
     # -- send() ----------------------------------------------------------------------------------------------
 
-    cdef object say(self, object message):
+    cdef object take_message(self, object message):
         """None, or the future that it waits for."""
         if not isinstance(message, dict):
             raise TypeError(f"a message must be a dict, not {type(message).__name__}")
@@ -373,22 +373,22 @@ cdef class ASGIExchange(Conversation):
         if self.stage == ENDED:
             raise RuntimeError(f"the message {kind!r} came after the response was complete")
         if self.peer.is_gone():
-            return self.say_to_nobody()
+            return self.send_to_nobody()
         if kind == "http.response.start":
             self.start_response(<dict> message)
             return None
         if kind == "http.response.body":
-            return self.say_body(<dict> message)
+            return self.send_body(<dict> message)
         if kind == "http.response.pathsend" and self.stage == STARTED:
             return self.later(self._send_path, (message["path"],))
         if kind == "http.response.zerocopysend" and self.stage == STARTED:
             part = (message["file"], message.get("offset"), message.get("count"))
             return self.later(self._send_part, (*part, message.get("more_body", False)))
         if kind == "http.response.trailers" and self.stage == TRAILING:
-            return self.say_trailers(<dict> message)
+            return self.send_trailers(<dict> message)
         if kind == "http.response.early_hint":
             if not self.response.committed and self.response.minor:
-                self.say_bytes(early_hints(message))
+                self.send_bytes(early_hints(message))
                 self.peer.send_soon()
             return None
         raise RuntimeError(f"an application cannot send the message {kind!r} here")
@@ -406,7 +406,7 @@ cdef class ASGIExchange(Conversation):
         self.stage = STARTED
         return 0
 
-    cdef object say_body(self, dict message):
+    cdef object send_body(self, dict message):
         cdef bint more = message.get("more_body", False)
         data = message.get("body", b"")
         cdef Py_ssize_t size
@@ -439,7 +439,7 @@ cdef class ASGIExchange(Conversation):
         self.response.end()
         return self.go_on()
 
-    cdef object say_trailers(self, dict message):
+    cdef object send_trailers(self, dict message):
         """Sent if the response has a place for them and the client wants them."""
         lines = trailer_lines(message)
         if self.response.takes_trailers() and takes_trailers(self.scope["headers"]):
@@ -453,7 +453,7 @@ cdef class ASGIExchange(Conversation):
             self.response.end()
         self.go_on()
 
-    cdef int say_bytes(self, bytes data) except -1:
+    cdef int send_bytes(self, bytes data) except -1:
         return self.peer.append(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     def _send_path(self, path):
@@ -576,19 +576,19 @@ cdef class WebSocketExchange(ASGIExchange):
         else:
             self.inbox.append(message)
             self.held += len(message)
-        return self.wake_ears()
+        return self.wake_receivers()
 
-    cdef int wake_ears(self) except -1:
+    cdef int wake_receivers(self) except -1:
         """Those that wait in receive() look again."""
-        ears, self.ears = self.ears, None
-        for future in ears or ():
+        receivers, self.receivers = self.receivers, None
+        for future in receivers or ():
             if not future.done():
                 future.set_result(None)
         return 0
 
     cdef int client_left(self) except -1:
-        self.told = self.silent = True
-        return self.wake_ears()
+        self.disconnected = self.silent = True
+        return self.wake_receivers()
 
     cdef int fail_unfinished(self) except -1:
         if self.upgraded or self.progress == OVER:
@@ -611,7 +611,7 @@ cdef class WebSocketExchange(ASGIExchange):
 
     # -- receive() -------------------------------------------------------------------------------------------
 
-    cdef object hear(self):
+    cdef object next_message(self):
         if self.progress == CONNECTING:
             self.progress = OFFERED
             return given({"type": "websocket.connect"})
@@ -628,9 +628,9 @@ cdef class WebSocketExchange(ASGIExchange):
                     "reason": self.websocket.close_reason,
                 }
             future = self.dispatcher.loop.create_future()
-            if self.ears is None:
-                self.ears = []
-            self.ears.append(future)
+            if self.receivers is None:
+                self.receivers = []
+            self.receivers.append(future)
             yield from future
         message = self.inbox.popleft()
         self.held -= len(message)
@@ -642,16 +642,16 @@ cdef class WebSocketExchange(ASGIExchange):
 
     # -- send() ----------------------------------------------------------------------------------------------
 
-    cdef object say(self, object message):
+    cdef object take_message(self, object message):
         if not isinstance(message, dict):
             raise TypeError(f"a message must be a dict, not {type(message).__name__}")
         kind = (<dict> message).get("type")
         if self.peer.is_gone() and self.listener.loop.orphan is not None:
             return None                             # the child of a fork: the parent speaks
         if self.progress == OPEN and kind == "websocket.send":
-            return self.say_message(<dict> message)
+            return self.send_data(<dict> message)
         if self.progress <= OPEN and kind == "websocket.close":
-            return self.say_close(<dict> message)
+            return self.send_close(<dict> message)
         if self.progress <= OFFERED and kind == "websocket.accept":
             self.accept(<dict> message)
             return None
@@ -675,7 +675,7 @@ cdef class WebSocketExchange(ASGIExchange):
         self.progress = OPEN
         return self.go_on()
 
-    cdef object say_message(self, dict message):
+    cdef object send_data(self, dict message):
         data = message.get("bytes")
         if data is None:
             data = message.get("text")
@@ -691,7 +691,7 @@ cdef class WebSocketExchange(ASGIExchange):
         self.peer.send_soon()
         return None
 
-    cdef object say_close(self, dict message):
+    cdef object send_close(self, dict message):
         code = message.get("code") or 1000
         reason = message.get("reason") or ""
         if self.progress < OPEN:
@@ -704,9 +704,9 @@ cdef class WebSocketExchange(ASGIExchange):
         return self.later(self._close, (code, reason))
 
     def _close(self, code, reason):
-        self.websocket.say_close(code, reason)
+        self.websocket.send_close(code, reason)
         self.progress = OVER
-        self.wake_ears()
+        self.wake_receivers()
 
     cdef object deny(self, str kind, dict message):
         """The denial response."""
@@ -715,4 +715,4 @@ cdef class WebSocketExchange(ASGIExchange):
             self.start_response(message)
             self.response.keep_alive = False
             return None
-        return self.say_body(message)
+        return self.send_body(message)

@@ -7,8 +7,8 @@ from syncless.http.stream cimport Buffers
 
 
 cdef class Conversation(Exchange):
-    cdef object hear(self)
-    cdef object say(self, object message)
+    cdef object next_message(self)
+    cdef object take_message(self, object message)
 
 
 cdef class Operation:
@@ -40,12 +40,12 @@ cdef class BodyMessages:
     cdef Buffers buffers            # for received bytes
     cdef object loop                # asyncio's
     cdef bint complete              # the last http.request has been given
-    cdef object hearer              # the future of receive() that waits, or None
+    cdef object receiver            # the future of receive() that waits, or None
     cdef object reader              # the tasklet that reads, or None
     cdef object message             # the one that no receive() has had yet, or None
     cdef object failure             # the exception in its place, or None
 
-    cdef object hear(self)
+    cdef object next_message(self)
     cdef int end(self) except -1
     cdef bytes piece_now(self)
     cdef int hand_over(self) except -1

@@ -24,16 +24,16 @@ cdef object ENDED = iter(())
 
 
 cdef class Conversation(Exchange):
-    """A request whose application hears messages and says some.
+    """A request whose application receives and sends messages.
 
-    hear()  the iterator that gives the next message
-    say()   takes a message; None, or the future that it waits for
+    next_message()  receive(): the iterator that gives the next message
+    take_message()  send(): None, or the future that it waits for
     """
 
-    cdef object hear(self):
+    cdef object next_message(self):
         raise NotImplementedError
 
-    cdef object say(self, object message):
+    cdef object take_message(self, object message):
         raise NotImplementedError
 
 
@@ -76,14 +76,14 @@ cdef class Sending(Operation):
     cdef object start(self):
         if self.request is None:
             return ENDED
-        future = self.request.say(self.message)
+        future = self.request.take_message(self.message)
         return ENDED if future is None else future.__await__()
 
 
 @cython.final
 cdef class Receiving(Operation):
     cdef object start(self):
-        return given({"type": "http.disconnect"}) if self.request is None else self.request.hear()
+        return given({"type": "http.disconnect"}) if self.request is None else self.request.next_message()
 
 
 @cython.final
@@ -120,7 +120,7 @@ cdef class BodyMessages:
         self.buffers = buffers
         self.loop = loop
 
-    cdef object hear(self):
+    cdef object next_message(self):
         """The iterator that gives the next message."""
         cdef bytes piece
         if self.reader is None and self.message is None and self.failure is None:
@@ -134,12 +134,12 @@ cdef class BodyMessages:
                 self.complete = self.body.framing.ended
                 return given({"type": "http.request", "body": piece, "more_body": not self.complete})
             self.reader = spawn(self._read)
-        elif self.hearer is not None and not self.hearer.done():
+        elif self.receiver is not None and not self.receiver.done():
             raise RuntimeError("another task waits in receive() already")
-        self.hearer = self.loop.create_future()
+        self.receiver = self.loop.create_future()
         if self.reader is None:
             self.hand_over()
-        return self.hearer.__await__()
+        return self.receiver.__await__()
 
     cdef int end(self) except -1:
         """The request ends here: the rest of the body is for others. A task that still waits hears of it."""
@@ -147,7 +147,7 @@ cdef class BodyMessages:
             self.reader.kill()
             self.message = {"type": "http.disconnect"}
             self.hand_over()
-        self.message = self.failure = self.hearer = None
+        self.message = self.failure = self.receiver = None
         return 0
 
     cdef bytes piece_now(self):
@@ -186,13 +186,13 @@ cdef class BodyMessages:
 
     cdef int hand_over(self) except -1:
         """Gives the task that waits in receive() what was read for it."""
-        if self.hearer is None or self.hearer.done():
+        if self.receiver is None or self.receiver.done():
             return 0
         message, self.message = self.message, None
         failure, self.failure = self.failure, None
         if failure is not None:
-            self.hearer.set_exception(failure)
+            self.receiver.set_exception(failure)
         else:
             self.complete = not message.get("more_body", False)
-            self.hearer.set_result(message)
+            self.receiver.set_result(message)
         return 0

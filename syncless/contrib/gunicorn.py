@@ -1,7 +1,7 @@
 """gunicorn's worker class: ``gunicorn -k syncless.contrib.gunicorn.Worker myproject.web:app``.
 
-gunicorn's master reads the configuration, listens, forks and supervises. Each of its workers patches the
-standard library, imports the application, and serves by a Server of ours, with gunicorn's settings.
+gunicorn's master reads the configuration, patches the standard library, listens, forks and supervises. Each
+of its workers imports the application, and serves by a Server of ours, with gunicorn's settings.
 docs/moving/gunicorn.md lists those that have no effect.
 """
 
@@ -75,6 +75,11 @@ class Worker(base.Worker):
         """Set when a signal has come or `alive` has changed."""
 
     @classmethod
+    def setup(cls) -> None:
+        """gunicorn's master calls it before it imports an application for its workers (`preload_app`)."""
+        patch_all()
+
+    @classmethod
     def check_config(cls, config: Config, log: Any) -> None:
         """gunicorn's master calls it once, when it starts."""
         for name, instead in WITHOUT_EFFECT.items():
@@ -90,8 +95,7 @@ class Worker(base.Worker):
     # -- its life ------------------------------------------------------------------------------------------
 
     def init_process(self) -> None:
-        signal.signal(signal.SIGTERM, self.handle_exit)  # which would be lost while this patches
-        patch_all()
+        signal.signal(signal.SIGTERM, self.handle_exit)  # which would be lost until gunicorn sets it
         entries = logging.getLogger("syncless.error")
         entries.handlers = [Entries(self.log)]
         entries.setLevel(logging.DEBUG)  # gunicorn's own logger has the level that is configured

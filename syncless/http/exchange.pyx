@@ -332,7 +332,7 @@ cdef class Exchange(Tasklet):
         waits."""
         self.interruptible = wanted
         if wanted and self.peer.stream != NULL:
-            self.peer.hear_end()
+            self.peer.watch_end()
             if self.left():
                 raise ClientGone("the client has left")
 

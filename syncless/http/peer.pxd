@@ -45,7 +45,7 @@ cdef class Peer:
     cdef int end(self) except -1
     cdef bint is_gone(self) noexcept
     cdef bint has_left(self) noexcept
-    cdef int hear_end(self) except -1
+    cdef int watch_end(self) except -1
 
     cdef Py_ssize_t available(self, char** data) except -1
     cdef Py_ssize_t more(self) except -1

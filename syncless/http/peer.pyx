@@ -123,7 +123,7 @@ cdef class Peer:
         """Whether the client has closed the connection, or at least its sending half."""
         return self.is_gone() or has_hung_up(self.stream.fd)
 
-    cdef int hear_end(self) except -1:
+    cdef int watch_end(self) except -1:
         """The loop tells the connection when the client leaves."""
         cdef Loop loop = self.listener.loop
         if self.is_gone() or self.stream.carried:   # its owner hears it all the same

@@ -201,7 +201,7 @@ class WebSocket:
         if self._frames is None:
             self.accept()
         try:
-            self.say_close(code, reason)
+            self.send_close(code, reason)
         except WebSocketClosed:
             return
         if self._receiving.locked():
@@ -230,7 +230,7 @@ class WebSocket:
             self._lost()
             raise WebSocketClosed("the client has left") from None
 
-    def say_close(self, code: int, reason: str) -> None:
+    def send_close(self, code: int, reason: str) -> None:
         """Sends a close frame. WebSocketClosed."""
         frame = self._frames.close(code, _shortened(reason))
         with self._sending:
@@ -242,11 +242,11 @@ class WebSocket:
         """The server stops: sends a close frame, once."""
         if self._frames is not None and not self._leaving:
             self._leaving = True
-            self._say_stops()
+            self._send_stops()
 
-    def _say_stops(self) -> None:
+    def _send_stops(self) -> None:
         try:
-            self.say_close(*STOPS)
+            self.send_close(*STOPS)
         except WebSocketClosed:
             pass
 
@@ -372,7 +372,7 @@ class WebSocket:
             self._unanswered = code, reason, self._library.close_data(code, _shortened(reason))
             return
         try:
-            self.say_close(code, reason)
+            self.send_close(code, reason)
         except WebSocketClosed:
             pass
         self._gone = True
@@ -384,7 +384,7 @@ class WebSocket:
         if self._unanswered is not None:
             self.answer_close()
         elif isinstance(failure, TaskletExit):
-            self._say_stops()  # and there is no time for the client's
+            self._send_stops()  # and there is no time for the client's
         else:
             self.close(1000 if failure is None else 1011)
 

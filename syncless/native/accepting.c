@@ -35,7 +35,7 @@ void listen_to(struct thread *t, int on) {
         return;
     t->listening = on;
     for (i = 0; on && i < t->server->listener_count; i++) {
-        struct epoll_event event = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data.u64 = (uint64_t)i << 1 | 1};
+        struct epoll_event event = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data.u64 = MARKED(i << 1 | 1)};
         if (epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->server->listeners[i], &event) < 0) {
             tell_error(t, errno);
             t->retry_at = t->now + RETRY_NS;

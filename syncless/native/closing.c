@@ -16,7 +16,7 @@ void conn_close(struct thread *t, struct conn *c, int reset) {
     int fd = c->fd;
     if (c->phase == CLOSED)
         return;
-    if (reset) {
+    if (reset && !t->lost) {
         struct linger hard = {1, 0};
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
     }
@@ -24,7 +24,8 @@ void conn_close(struct thread *t, struct conn *c, int reset) {
         epoll_ctl(t->epoll, EPOLL_CTL_DEL, fd, &event);
     conn_release(t, c);
     atomic_fetch_sub(&t->server->connections, 1);
-    close(fd);
+    if (!t->lost)
+        close(fd);
 }
 
 void conn_close_when_sent(struct thread *t, struct conn *c) {

@@ -163,7 +163,8 @@ int conn_has_input(const struct conn *c) {
 }
 
 void conn_arm(struct thread *t, struct conn *c) {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = c};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+                                .data.u64 = MARKED((uintptr_t)c)};
     if (c->armed || c->phase == CLOSED)
         return;
     if (epoll_ctl(t->epoll, EPOLL_CTL_ADD, c->fd, &event) < 0)

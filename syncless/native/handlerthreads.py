@@ -38,6 +38,10 @@ BUSY_SECONDS = 0.005
 END_SECONDS = 2.0
 """For which a stopping server waits for threads that are in a handler."""
 MOST_THREADS = 128
+LOST = (
+    "the threads of native handlers have ended, because the program has closed their descriptors; "
+    "start the server after that"
+)
 
 
 class Ended:
@@ -90,7 +94,7 @@ class NativeHandlers:
             return Acceptor(listener, sock.fileno())
         self._threads.listen(sock.fileno())
         self._inbox.listen(listener)
-        return NativeGate(self, listener, sock.fileno())
+        return NativeGate(self, listener, sock.fileno(), self._threads.event)
 
     def start(self) -> None:
         threads = self._threads
@@ -242,6 +246,9 @@ class NativeHandlers:
             threads = self._threads
             if threads is None:
                 return
+            if threads.ended:
+                self._server.logs.errors.error(LOST)
+                return
             reclaim()
             answered = threads.requests
             if self._quota is not None:
@@ -305,6 +312,10 @@ class NativeHandlers:
         log.log_line(request, reason, body, time.monotonic_ns() - ns, ended)
 
 
+_lost: list[select.epoll] = []
+"""Their numbers are the program's now: as long as they are here, nobody closes them."""
+
+
 class NativeGate:
     """An Acceptor's stand-in for a socket on which native threads accept. While all of them are in handlers,
     an Acceptor takes its place.
@@ -315,27 +326,36 @@ class NativeGate:
     tests/native/test_native_operating.py::test_python_accepts_while_all_threads_are_stuck.
     """
 
-    def __init__(self, handlers: NativeHandlers, listener: Listener, fd: int):
+    def __init__(self, handlers: NativeHandlers, listener: Listener, fd: int, mark: int):
         self._handlers = handlers
         self._listener = listener
         self._fd = fd
         self._acceptor: Acceptor | None = None
         self._epoll = select.epoll()
+        self._mark = mark
+        self._epoll.register(mark, 0)
         self._relieving = spawn(self._relieve)
         self._relieving.name = "acceptor beside native threads"
 
     def _relieve(self) -> None:
-        with self._epoll:
-            while True:
-                with contextlib.suppress(OSError):  # no memory for one more descriptor that is waited for
-                    self._wait()
-                sleep(BUSY_SECONDS)
-                if self._handlers.all_busy():
-                    with contextlib.suppress(OSError):
-                        self._acceptor = Acceptor(self._listener, self._fd)
-                    while self._handlers.all_busy():
-                        sleep(BUSY_SECONDS)
-                    self._stop_accepting()
+        while self._is_ours():
+            with contextlib.suppress(OSError):  # no memory for one more descriptor that is waited for
+                self._wait()
+            sleep(BUSY_SECONDS)
+            if self._handlers.all_busy():
+                with contextlib.suppress(OSError):
+                    self._acceptor = Acceptor(self._listener, self._fd)
+                while self._handlers.all_busy():
+                    sleep(BUSY_SECONDS)
+                self._stop_accepting()
+
+    def _is_ours(self) -> bool:
+        """Whether the program has left the epoll alone: no other one has the mark in it."""
+        try:
+            self._epoll.modify(self._mark, 0)
+        except OSError:
+            return False
+        return True
 
     def _wait(self) -> None:
         """Until a connection comes and no thread waits for it."""
@@ -344,7 +364,8 @@ class NativeGate:
             if not self._epoll.poll(0):
                 wait_readable(self._epoll.fileno())
         finally:
-            self._epoll.unregister(self._fd)
+            if self._is_ours():
+                self._epoll.unregister(self._fd)
 
     def _stop_accepting(self) -> None:
         acceptor, self._acceptor = self._acceptor, None
@@ -363,3 +384,7 @@ class NativeGate:
     def close(self) -> None:
         self._relieving.kill()
         self._stop_accepting()
+        if self._is_ours():
+            self._epoll.close()
+        else:
+            _lost.append(self._epoll)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "server.h"
@@ -23,17 +24,27 @@ struct message *message_new(int kind, size_t size) {
     return message;
 }
 
+/* A thread's eventfd is never written to: the kernel is made to look again at whether it can be, and a wrong
+   epoll_ctl fails where the number has become a file of the program. */
+void wake(struct inbox *it) {
+    uint64_t one = 1;
+    if (it->of) {
+        struct epoll_event event = {.events = EPOLLOUT | EPOLLONESHOT, .data.u64 = MARKED((uintptr_t)it)};
+        epoll_ctl(it->of->epoll, EPOLL_CTL_MOD, it->event, &event);
+        return;
+    }
+    while (write(it->event, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+}
+
 void send_message(struct inbox *to, struct message *message) {
     struct message *first = atomic_load_explicit(&to->first, memory_order_relaxed);
     do
         message->next = first;
     while (!atomic_compare_exchange_weak_explicit(&to->first, &first, message, memory_order_release,
                                                   memory_order_relaxed));
-    if (!first) {                               /* it may be asleep */
-        uint64_t one = 1;
-        while (write(to->event, &one, sizeof one) < 0 && errno == EINTR)
-            ;
-    }
+    if (!first)                                 /* it may be asleep */
+        wake(to);
 }
 
 /* In the order in which they were sent. */

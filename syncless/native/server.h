@@ -61,7 +61,8 @@ struct message {
 
 struct inbox {
     _Atomic(struct message *) first;
-    int event;                  /* eventfd that tells of the first one */
+    int event;                  /* eventfd: Python reads it; a thread has it in its epoll, see wake() */
+    struct thread *of;          /* NULL: Python's */
 };
 
 /* A record of the access log as it passes from a thread to Python; the bytes of the head follow it. */
@@ -75,6 +76,7 @@ struct record {
 
 /* NULL where there is no memory. */
 struct message *message_new(int kind, size_t size);
+void wake(struct inbox *it);
 void send_message(struct inbox *to, struct message *message);
 struct message *take_messages(struct inbox *from);
 void drop_messages(struct inbox *from);
@@ -230,7 +232,12 @@ struct thread {
     int64_t calls_seen, seen_at;        /* the watchdog's own: at its last look, and ns when they grew */
     _Atomic(const struct route *) busy_with;
     _Atomic int ended, drained; /* its loop is over; it accepts no more */
+    int lost;                   /* its descriptors are the program's now; see thread.c */
 };
+
+/* In the data of an event, beside a pointer or the index of a listening socket: no other epoll has it. */
+#define MARK (0x5CE5ULL << 48)
+#define MARKED(value) (MARK | (uint64_t)(value))
 
 typedef _Atomic uint8_t owned_t;
 

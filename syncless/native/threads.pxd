@@ -103,6 +103,7 @@ cdef extern from "server.h" nogil:
     void send_connection(thread* to, message* message)
     message* take_messages(inbox* source)
     void drop_messages(inbox* source)
+    void wake(inbox* it)
     message* message_new(int kind, size_t size)
     size_t show_address(const address* address, char* text, size_t room)
 

@@ -15,7 +15,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF
 from libc.errno cimport errno
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
@@ -80,7 +80,6 @@ cdef extern from *:
     enum: AF_INET, AF_INET6, EFD_CLOEXEC, EFD_NONBLOCK
     int inet_pton(int family, const char* text, void* into) nogil
     int eventfd(unsigned initial, int flags) nogil
-    ssize_t write(int fd, const void* data, size_t size) nogil
     int os_close "close" (int fd) nogil
     int pthread_join(unsigned long thread, void** result) nogil
     int pthread_detach(unsigned long thread) nogil
@@ -261,10 +260,9 @@ cdef class Threads:
             thread_turn(self.core.threads[index], timeout)
 
     cdef int wake_all(self) except -1:
-        cdef uint64_t one = 1
         cdef int i
         for i in range(self.core.thread_count):
-            write(self.core.threads[i].inbox.event, &one, sizeof(one))
+            wake(&self.core.threads[i].inbox)
         return 0
 
     def stop(self) -> None:

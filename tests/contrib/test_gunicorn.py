@@ -117,6 +117,14 @@ def test_entry_point_names_the_worker():
     assert [point.load() for point in found] == [Worker]
 
 
+def test_preloaded_application_is_imported_patched_in_the_master(gunicorn, tmp_path):
+    early = "from syncless.patches import patch_all\nVERSION = patch_all() == [], os.getpid()\n"
+    (tmp_path / "app.py").write_text(APP.replace("VERSION = 1\n", early))
+    server = gunicorn("--preload", "-w", "2").booted(2)
+    assert server.get()[1].startswith(f"(True, {server.process.pid}) ")
+    assert server.end() == 0
+
+
 def test_settings_become_limits():
     from gunicorn.config import Config
 

@@ -74,6 +74,56 @@ def test_handler_that_crashes_is_seen_by_the_fault_handler_of_python(library):
     assert done.returncode < 0 and "Fatal Python error: Segmentation fault" in done.stderr
 
 
+LOST = """if True:
+    import os, select, socket, sys
+    from syncless.http.limits import Limits
+    from syncless.native.routing import parse_routes
+    from syncless.native.threads import Threads
+    from syncless import native
+
+    def descriptors():
+        return {{int(fd) for fd in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + fd)}}
+
+    before = descriptors()
+    threads = Threads(parse_routes({{"/": native.load({library!r}, "hello")}}), 1, Limits())
+    made = descriptors() - before
+    epoll, = (fd for fd in made if os.readlink(f"/proc/self/fd/{{fd}}") == "anon_inode:[eventpoll]")
+    client, server = socket.socketpair()
+    number = server.detach()
+    os.set_blocking(number, False)
+    threads.give(0, number)
+    threads.turn()
+    client.sendall(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
+    threads.turn()
+    assert client.recv(1000).endswith(b"Hello, World!") and threads.connections == 1
+    mine, (reader, writer) = select.epoll(), os.pipe()
+    {loss}
+    threads.turn()
+    assert threads.ended and threads.connections == 0
+    threads.close_connections(True)
+    threads.turn()
+    os.fstat(number)                    # it is left alone
+    {then}
+    print("done")
+"""
+
+
+@pytest.mark.parametrize(
+    ("loss", "then"),
+    [
+        ("os.close(epoll)", ""),
+        (
+            "os.write(writer, b'x'); mine.register(reader); os.dup2(mine.fileno(), epoll)",
+            "assert mine.poll(0) == [(reader, select.EPOLLIN)]",
+        ),
+        ("os.dup2(os.open('/dev/null', os.O_RDWR), epoll)", "assert os.write(epoll, b'x') == 1"),
+    ],
+)
+def test_thread_whose_descriptors_are_the_programs_ends(library, loss, then):
+    done = run_unchecked(LOST.format(library=str(library), loss=loss, then=then))
+    assert done.stdout == "done\n", done.stderr
+
+
 def test_connection_goes_back_to_its_thread_where_no_descriptor_is_left(served):
     client = served.client(served({"/hello": "hello"}))
     assert client.get("/py")[2] == b"python GET /py "

@@ -5,6 +5,7 @@ import io
 import math
 import os
 import re
+import select
 import socket
 import time
 
@@ -216,6 +217,51 @@ def test_python_accepts_while_all_threads_are_stuck(served, handlers):
         assert eventually(lambda: not any(server.census().values()))
     os.close(reader)
     os.close(writer)
+
+
+def test_threads_whose_descriptors_are_the_programs_are_told(served, monkeypatch):
+    monkeypatch.setattr(handlerthreads, "WATCH_SECONDS", 0.01)
+
+    def epolls():
+        listed = [int(fd) for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")]
+        return {fd for fd in listed if "eventpoll" in os.readlink(f"/proc/self/fd/{fd}")}
+
+    log, before = io.StringIO(), epolls()
+    server = served(ROUTES, native_threads=1, error_log=log)
+    assert served.client(server).get("/")[2] == b"Hello, World!"
+    (fd,) = epolls() - before - {server._served[0].acceptor._epoll.fileno()}
+    kept = os.dup(fd)
+    with open(os.devnull, "r+b") as mine:
+        os.dup2(mine.fileno(), fd)
+    served.client(server)  # which it hears of where it waits already
+    assert eventually(lambda: handlerthreads.LOST in log.getvalue())
+    server.stop()
+    assert os.write(fd, b"x") == 1
+    os.close(fd)
+    os.close(kept)
+
+
+def test_acceptor_beside_threads_ends_where_its_epoll_is_the_programs(served, handlers):
+    reader, writer = os.pipe()
+    server = served({**ROUTES, "/block": handlers("block", context=reader)}, native_threads=1)
+    stuck = served.client(server)
+    stuck.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert eventually(lambda: server.handler_threads.stuck(0.01))
+    gate = server._served[0].acceptor
+    fd = gate._epoll.fileno()
+    mine, kept = select.epoll(), os.dup(fd)
+    os.dup2(mine.fileno(), fd)
+    served.client(server)  # of which it hears
+    assert eventually(lambda: gate._relieving.done() or gate._acceptor is not None)
+    os.write(writer, b"x")
+    assert stuck.response()[2] == b"went on"
+    assert eventually(gate._relieving.done)
+    with pytest.raises(FileNotFoundError):
+        mine.unregister(gate._fd)
+    server.stop()
+    for each in (fd, kept, reader, writer):  # the first is not closed yet
+        os.close(each)
+    mine.close()
 
 
 @pytest.mark.parametrize("path", ["/", "/py"])

@@ -246,11 +246,8 @@ int main(int argc, char **argv) {
     for (i = 0; i < CLIENTS + 2; i++)
         pthread_join(others[i], NULL);
     atomic_store(&server.quit, 1);
-    for (i = 0; i < THREADS; i++) {
-        uint64_t one = 1;
-        if (write(server.threads[i]->inbox.event, &one, sizeof one) < 0)
-            return 2;
-    }
+    for (i = 0; i < THREADS; i++)
+        wake(&server.threads[i]->inbox);
     for (i = 0; i < THREADS; i++) {
         pthread_join(server.threads[i]->id, NULL);
         thread_free(server.threads[i]);

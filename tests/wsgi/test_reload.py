@@ -51,9 +51,7 @@ def test_a_reload_follows_the_link_that_chdir_names_anew(program, tmp_path):
 
 
 @pytest.mark.parametrize("workers", ["0", "2"])
-def test_certificates_and_static_files_below_the_link_are_the_new_release(
-    program, tmp_path, authority, workers
-):
+def test_certificates_and_static_files_below_the_link_are_new(program, tmp_path, authority, workers):
     """One process keeps its code, and the static files that belong to it."""
     for release in ("one", "two"):
         (tmp_path / release / "files").mkdir(parents=True)
@@ -143,7 +141,7 @@ def test_a_reload_while_another_one_is_under_way_brings_the_newest_code(program,
 def test_a_worker_that_is_not_ready_opens_its_logs_anew_when_it_is(program, tmp_path):
     # its log is open then
     late = "from syncless.http.program import running\n"
-    late += f"running.listen_if_asked = lambda: [{UNTIL_GO}] and None\n"
+    late += f"running.listen_if_asked = lambda worker: [{UNTIL_GO}] and None\n"
     running = program("--workers", "1", "--access-log", "log", code=APP + late, serves=False)
     assert eventually((tmp_path / "log").exists)
     (tmp_path / "log").rename(tmp_path / "old")
