@@ -311,7 +311,12 @@ class Build(build_ext):
         if self.is_up_to_date(config):
             return
         began = time.time()
-        self.translate()
+        try:
+            self.translate()
+        finally:  # what was edited meanwhile is newer than its work
+            for path in pathlib.Path(C_FILES).rglob("*.c"):
+                if path.stat().st_mtime > began:
+                    os.utime(path, (began, began))
         for each in self.extensions:
             each.include_dirs.append(self.build_temp)
             if OPTIONAL.get(each.name) == "KQUEUE" and sys.platform == "linux":
@@ -362,6 +367,8 @@ class Build(build_ext):
         for path in pathlib.Path(C_FILES).rglob("*.c"):
             if other or not file_generated_by_this_cython(str(path)):
                 path.unlink()
+        for path in pathlib.Path(C_FILES).rglob("*.h"):
+            path.unlink()  # Cython's copies: one of a header that has moved would hide it
         directives.parent.mkdir(parents=True, exist_ok=True)
         directives.write_text(repr(DIRECTIVES))
         translated = cythonize(

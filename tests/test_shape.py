@@ -157,6 +157,7 @@ LATE = re.compile(r"""(?:import_module|__import__)\(f?["'](syncless[\w.{}]*)["']
 LATE_IMPORTS = {
     "most programs do not need it, and it imports much": {
         ("http/websocket.py", "syncless.http.websocketframes"),
+        ("http/limits.py", "syncless.http.options"),
         ("http/server.py", "syncless.http.compression"),
         ("http/server.py", "syncless.http.static.files"),
         ("http/server.py", "syncless.http.standby"),

@@ -442,19 +442,17 @@ cdef int move(Connection old, Listener source, Listener target) except -1:
     try:
         if kind != NO_DEADLINE:
             target.deadlines.go_on(&new.deadline, kind, when, new)
-        if has_unsent(&new.stream):
-            target.flusher.add(new)
         if kind == NO_DEADLINE or has_input(&new.stream):
             loop.push(new)
         else:
-            loop.fds.arm(fd, READ)                      # tells of bytes that are there already, too
+            new.listen(loop, READ)                      # tells of bytes that are there already, too
     except BaseException:
         new.close(loop, False)
         raise
     finally:
         source.heads.forget(fd)                         # last, because that may run a finaliser
         Py_DECREF(old)                                  # the reference of being open
-    return 0
+    return target.flusher.add(new) if has_unsent(&new.stream) else 0    # may send now, and close it
 
 
 def take(Listener source not None, Listener target not None, int most = 0) -> int:

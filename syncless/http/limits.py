@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 
 from syncless.tools.records import record
 
@@ -182,6 +183,10 @@ def limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
     """TypeError for the name of an override that is no limit, and so no argument either."""
     for name in overrides:
         if not hasattr(Limits, name):
+            options = import_module("syncless.http.options")  # only where a name is wrong
+            described = {option.name: option.where for option in (*options.ALL, *options.CALLS_ONLY)}
+            if described.get(name) == options.PROGRAM:
+                raise TypeError(f"{name!r} is {options.PROGRAM}, not of Server")
             raise TypeError(f"unknown argument or limit {name!r}; the limits are the fields of Limits")
     if limits is None:
         return Limits(**overrides)  # type: ignore[arg-type]

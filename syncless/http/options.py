@@ -355,7 +355,7 @@ class ServerOptions(LimitOptions, total=False):
     plain_http: bool
     http2: str
     trusted: str | Iterable[str]
-    trusted_fields: Iterable[str]
+    trusted_fields: str | Iterable[str]
     proxy_protocol: bool
     unix_mode: int | None
     unix_owner: str | None

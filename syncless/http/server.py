@@ -79,7 +79,7 @@ class Server:
         plain_http: bool = False,
         http2: str = "tls",
         trusted: str | Iterable[str] = (),
-        trusted_fields: Iterable[str] = DEFAULT_FIELDS,
+        trusted_fields: str | Iterable[str] = DEFAULT_FIELDS,
         proxy_protocol: bool = False,
         unix_mode: int | None = None,
         unix_owner: str | None = None,
@@ -127,7 +127,8 @@ class Server:
         if proxy_protocol and self.trusted is None:
             raise ValueError("proxy_protocol needs `trusted`, the addresses of the proxies that speak it")
         self.proxy_protocol = proxy_protocol
-        self.forwarding: Forward | None = Forwarding(self.trusted, trusted_fields) if self.trusted else None
+        fields = [trusted_fields] if isinstance(trusted_fields, str) else trusted_fields
+        self.forwarding: Forward | None = Forwarding(self.trusted, fields) if self.trusted else None
         if unix_owner is not None:
             owner_ids(unix_owner)  # a wrong name is told now
         options = SocketOptions(

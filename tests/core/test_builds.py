@@ -65,11 +65,14 @@ exit 0
 
 
 SETUP = """
-import pathlib, runpy, setuptools, Cython.Build, Cython.Utils
+import os, pathlib, runpy, setuptools, Cython.Build, Cython.Utils
 
 def translated(extensions, build_dir, **options):
     for each in extensions:
         each.sources[0] = str(pathlib.Path(build_dir, each.sources[0]).with_suffix(".c"))
+    if "EDITED" in os.environ:  # while Cython translates
+        pathlib.Path(os.environ["EDITED"]).touch()
+        pathlib.Path(extensions[0].sources[0]).touch()
     return extensions
 
 def setup(ext_modules, **options):
@@ -153,6 +156,19 @@ def test_build_makes_what_is_not_up_to_date(build, tmp_path):
     assert build(SYNCLESS_BUILD="debug")[1] == first + rest
     assert build(SYNCLESS_BUILD="debug")[1] == 0
     assert 0 < build(SYNCLESS_PORTABLE="1")[1] < first + rest
+
+
+def test_declarations_that_change_while_cython_translates_are_newer_than_its_work(build, tmp_path):
+    edited = tmp_path / "tree/syncless/_core/cpython/layouts.pxd"
+    assert build(EDITED=str(edited))[0].returncode == 0
+    c_files = (tmp_path / "tree/build/cython").rglob("*.c")
+    assert max(path.stat().st_mtime for path in c_files) < edited.stat().st_mtime
+
+
+def test_copies_of_headers_that_have_moved_hide_no_other(build, tmp_path):
+    copy = tmp_path / "tree/build/cython/syncless/http/moved.h"
+    copy.touch()
+    assert build()[0].returncode == 0 and not copy.exists()
 
 
 def test_build_removes_modules_that_have_no_source_any_more(build, tmp_path):

@@ -189,6 +189,8 @@ def test_invalid_trusted_peers_are_refused():
         Server(tell, trusted="example.org")
     with pytest.raises(ValueError, match="not a field that a proxy"):
         Server(tell, trusted="*", trusted_fields=["x-client"])
+    with pytest.raises(ValueError, match="'x-client' is not a field that a proxy"):
+        Server(tell, trusted="*", trusted_fields="x-client")
     with pytest.raises(ValueError, match="not both"):
         Server(tell, trusted="*", trusted_fields=["forwarded", "x-forwarded-for"])
     with pytest.raises(ValueError, match="needs `trusted`"):

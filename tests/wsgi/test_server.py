@@ -98,6 +98,8 @@ def test_port_in_use_is_refused(start):
 def test_arguments_are_checked():
     with pytest.raises(TypeError, match="unknown argument or limit 'nonsense'"):
         Server(plain(), nonsense=1)
+    with pytest.raises(TypeError, match="'workers' is an argument of serve, not of Server"):
+        Server(plain(), workers=2)
     with pytest.raises(ValueError, match="must be positive"):
         Server(plain(), head_seconds=0)
     with pytest.raises(TypeError, match="must be a number"):

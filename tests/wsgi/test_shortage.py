@@ -56,6 +56,7 @@ REFUSED_CALLS = """
 import asyncio, ctypes, errno, gc, io, os, sys
 import syncless, syncless.asyncio
 from syncless import native
+from syncless.http.acceptor import Acceptor, join, take
 from syncless.io import socket
 from syncless.wsgi import Server
 from tests.waiting import eventually
@@ -150,6 +151,24 @@ for start, paths in (wsgi, [b"/"]), (mixed, [b"/", b"/hello"]):
                 assert ask(path) == 2
                 assert eventually(lambda: nothing_is_open() and descriptors() == before), failing.chosen
     server.stop()
+server, sock = wsgi(), socket.socket()      # connections move to another listener of the same socket
+(here,) = server.listeners
+there = server.listener_for(server.application_at(server.address), False)
+join(here, there)
+acceptor = Acceptor(there, sock.fileno())
+acceptor.rest()
+for failing in each_in_turn("epoll_ctl", errno.ENOSPC):
+    clients = [socket.create_connection(server.address, timeout=60) for _ in range(3)]
+    assert eventually(lambda: here.connections == 3)
+    with failing:
+        assert take(here, there) == 3 and here.connections == 0 and there.connections >= 2
+    for client in clients:
+        client.close()
+    assert eventually(lambda: there.connections == 0)
+acceptor.close()
+there.close()
+server.stop()
+sock.close()
 assert "cannot accept connections: Too many open files" in log.getvalue()
 assert "cannot wait for a client: " in log.getvalue()
 assert "Traceback" not in log.getvalue(), log.getvalue()
@@ -167,8 +186,8 @@ async def main():
             writer.close()
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-    assert await ask() == b"hello\\n"
     before = descriptors()
+    assert await ask() == b"hello\\n"
     for error in (*SHORT, errno.ENOBUFS):
         with Failing("accept4", 0, error, count=3) as failing:
             assert await ask() == b"hello\\n"

@@ -6,6 +6,7 @@ import random
 import re
 import signal
 import socket as blocking
+import struct
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ import pytest
 import syncless
 from syncless.http import standby
 from syncless.http.acceptor import Acceptor, join, take
+from syncless.io import socket
 from syncless.wsgi import Server
 from tests.plugin import Client
 from tests.programs import run_unchecked
@@ -576,6 +578,37 @@ def test_a_connection_that_moves_keeps_the_end_of_its_time(start, beside):
     for client, seconds in ((first, 10), (second, 13)):
         assert client.response()[0] == 408
         assert time.monotonic() - began == pytest.approx(seconds, abs=0.5)
+
+
+@pytest.mark.virtual_time
+def test_a_client_that_has_left_holds_up_no_move(start, beside):
+    """Its response is still to be sent, with those of others that have moved before."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        client = clients[int(environ["QUERY_STRING"])]
+        if client in ready:
+            before = answered[-1] if answered else None
+            answered.append(client)
+            if before:
+                before.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                before.sock.close()
+                moved.append(take(here, there, 1))
+        return [b"done"]
+
+    ready, answered, moved = [], [], []
+    server = start(app)
+    (here,) = server.listeners
+    there = beside(server)
+    clients = [start.client(server) for _ in range(20)]
+    for number, client in enumerate(clients):
+        assert client.get(f"/?{number}")[2] == b"done"
+    ready += clients
+    for number, client in enumerate(clients):  # all are answered in one turn of the loop
+        client.send(f"GET /?{number} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    assert eventually(lambda: len(answered) == len(clients))
+    assert answered[-1].response()[2] == b"done" and moved == [1] * (len(clients) - 1)
+    assert eventually(lambda: here.connections + there.connections == 1)
 
 
 @pytest.mark.virtual_time
