@@ -471,7 +471,7 @@ cdef class Connection(Watcher):
     cdef int listen(self, Loop loop, int bits) except -1:
         """The client's next event gives it a turn. Where the system cannot wait for one more client, this one
         is lost."""
-        if not bits & ~loop.fds.entries[self.stream.fd].armed:
+        if self.stream.fd < 0 or not bits & ~loop.fds.entries[self.stream.fd].armed:
             return 0
         try:
             return loop.fds.arm(self.stream.fd, bits)
