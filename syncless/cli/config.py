@@ -60,6 +60,8 @@ RESERVED = (
     "SYNCLESS_TEST_",
 )
 """Prefixes of variables that set no option: they are read elsewhere."""
+OF_A_BUILD = re.compile("SYNCLESS_HTTP2=[01]")
+"""Says whether HTTP/2 is built, see setup.py; an image may keep it."""
 OF_A_SERVICE = re.compile(
     r"_SERVICE_HOST=|_SERVICE_PORT(_\w+)?=|_PORT=\w+://|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?="
 )
@@ -176,7 +178,7 @@ class Options:
         for variable, text in environ.items():
             if not variable.startswith("SYNCLESS_") or variable.startswith(RESERVED):
                 continue
-            if OF_A_SERVICE.search(f"{variable}={text}"):
+            if OF_A_SERVICE.search(f"{variable}={text}") or OF_A_BUILD.fullmatch(f"{variable}={text}"):
                 continue
             name = variable.removeprefix("SYNCLESS_").lower()
             try:

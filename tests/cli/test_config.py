@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from syncless.cli.arguments import make_parser, parse
-from syncless.cli.config import FILES, ConfigError, reason_of
+from syncless.cli.config import FILES, ConfigError, Options, reason_of
 from syncless.cli.serving import _first_line, set_variables
 from tests.cli.test_loading import HELLO, command, environment
 
@@ -230,6 +230,11 @@ def test_unknown_variables_are_warned_of(folder, capsys, monkeypatch, variable, 
     assert parse(["hello:app"]).workers == 0
     said = f"syncless: the environment variable {variable} is unknown and sets nothing{advice}\n"
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(("text", "value"), [("0", None), ("1", None), ("off", "off")])
+def test_switch_of_the_build_sets_no_option(text, value):
+    assert Options().from_variables({"SYNCLESS_HTTP2": text}).get("http2") == value
 
 
 def test_variables_that_kubernetes_makes_for_a_service_are_left_alone(folder, capsys, monkeypatch):
