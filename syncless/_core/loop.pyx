@@ -37,12 +37,12 @@ from libc.stdint cimport int64_t
 
 from syncless._core.arrays cimport doubled, with_place_for
 from syncless._core.clock cimport NEVER, monotonic_ns
-from syncless._core.cpython.chunkcache cimport lower_mark
+from syncless._core.cpython.chunkcache cimport lower_mark, sink
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.poll.poller cimport READ, WRITE, PollEvent
 from syncless._core.scheduler cimport (
-    DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Observer, Observers, ReadyQueue, Runnable, Scheduler,
-    item_at, polled, share_equally,
+    DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Carriers, Observer, Observers, ReadyQueue, Runnable,
+    Scheduler, item_at, polled, share_equally,
 )
 from syncless._core.timers cimport TimerHeap, next_deadline
 from syncless._core.wait.waitqueue cimport WaitQueue, wake_all
@@ -302,7 +302,8 @@ cdef extern from *:
     void give_back "syncless_give_back" () nogil
 
 cdef enum:
-    IDLE_CARRIERS = 256         # kept; one that has run Python code holds about 6 kB
+    # kept, and as many more as make up the mark; one that has run Python code holds about 6 kB
+    IDLE_CARRIERS = 256
     ENDED_PER_POLL = 64
     MANY = 500                  # carriers that end before memory is given back
     SHARE = 200                 # giving back takes at most 1/SHARE of the time
@@ -315,24 +316,42 @@ cdef int64_t allowed = 0        # when it may be given back again, ns
 cdef int64_t trim(Scheduler loop, int64_t timeout) except -2:
     """Called before a poll that would wait for `timeout` ns, 0, or NEVER, if nothing is ready. Returns the
     time for which it may wait."""
-    global ended
-    cdef int n = 0
-    while loop.carriers.idle_count > IDLE_CARRIERS:
-        if n == ENDED_PER_POLL:
-            return 0
-        ended += 1
-        n += 1
-        loop.carriers.end_one()
+    if loop.carriers.count > IDLE_CARRIERS:
+        timeout = trim_carriers(loop.carriers, timeout)
     if loop.ready.count:
         return 0
     return timeout if ended < MANY or timeout == 0 else trim_memory(timeout)
+
+
+cdef int64_t trim_carriers(Carriers carriers, int64_t timeout) except -2:
+    """Ends idle carriers that have not been needed lately: loads come in waves."""
+    global ended
+    cdef int64_t now = monotonic_ns(), again
+    cdef Py_ssize_t busy = carriers.count - carriers.idle_count
+    cdef int _
+    if busy >= carriers.mark:
+        carriers.mark = busy
+        carriers.sunk = now
+    again = sink(&carriers.mark, &carriers.sunk, busy, now)
+    for _ in range(ENDED_PER_POLL):
+        if carriers.idle_count <= IDLE_CARRIERS:
+            return timeout
+        if carriers.count <= carriers.mark:
+            return at_most(timeout, again - now)
+        ended += 1
+        carriers.end_one()
+    return 0
+
+
+cdef int64_t at_most(int64_t timeout, int64_t limit) noexcept:
+    return limit if timeout == NEVER or timeout > limit else timeout
 
 
 cdef int64_t trim_memory(int64_t timeout) noexcept:
     global ended, allowed
     cdef int64_t now = monotonic_ns(), again
     if now < allowed:
-        return allowed - now if timeout == NEVER or timeout > allowed - now else timeout
+        return at_most(timeout, allowed - now)
     ended = 0
     again = lower_mark(now)
     with nogil:

@@ -87,6 +87,8 @@ cdef class Carriers:
     cdef PyGreenlet** idle          # owned
     cdef Py_ssize_t idle_count, idle_capacity
     cdef Py_ssize_t count           # of all that have not ended
+    cdef long mark                  # the most that ran tasklets at once lately
+    cdef int64_t sunk               # when the mark last sank or was reached, ns
     cdef (PyGreenlet*)[2] starters  # owned
     cdef PyGreenlet* main           # owned: the thread's own greenlet
 

@@ -105,7 +105,7 @@ cdef class Timeout(BaseException):
     cdef object step                    # of an asyncio task, in which that was; or None
     cdef Thrown thrown                  # it has rung; None otherwise
 
-    def __cinit__(self, *args, **kwargs):
+    def __cinit__(self):
         timer_init(&self.timer, time_is_over, <void*> self)
 
     def __init__(self, seconds=None, exception=None):
@@ -118,11 +118,22 @@ cdef class Timeout(BaseException):
     def start(self) -> None:
         """Starts the clock for the current tasklet. RuntimeError if it runs already, or in a callback of the
         loop, where there is no tasklet."""
+        self._start()
+
+    cdef int _start(self) except -1:
         target = start_clock(&self.timer, self, self.seconds)
         if self.thrown is not None:
             self._take_back()
         self.target = target
         self.step = step_of(target)
+        return 0
+
+    cdef int _begin(self) except -1:
+        """Calls start() of a subclass, which may have its own."""
+        if type(self) is Timeout:
+            return self._start()
+        self.start()
+        return 0
 
     cdef int _take_back(self) except -1:
         """It has rung; its tasklet may not have been there yet."""
@@ -132,8 +143,8 @@ cdef class Timeout(BaseException):
     @classmethod
     def start_new(cls, seconds=None, exception=None):
         """A started Timeout; end it by cancel()."""
-        timeout = cls(seconds, exception)
-        timeout.start()
+        cdef Timeout timeout = cls(seconds, exception)
+        timeout._begin()
         return timeout
 
     def cancel(self) -> None:
@@ -156,7 +167,7 @@ cdef class Timeout(BaseException):
 
     def __enter__(self):
         if self.timer.index < 0:
-            self.start()
+            self._begin()
         return self
 
     cdef bint replaces(self, object value) except -1:

@@ -23,18 +23,25 @@ def note_of_running_loop(events: ModuleType) -> Callable[[Any], None]:
     return _originals[0]
 
 
-def swap_current_task(loop: Any, task: Any) -> Any:
-    """Makes it the loop's current task, None for no task. Returns the last one."""
-    tasks: Any = sys.modules["asyncio.tasks"]
-    if hasattr(tasks, "_swap_current_task"):  # since Python 3.12
+if sys.version_info >= (3, 12):
+
+    def swap_current_task(loop: Any, task: Any) -> Any:
+        """Makes it the loop's current task, None for no task. Returns the last one."""
+        tasks: Any = sys.modules["asyncio.tasks"]
         try:
             return tasks._swap_current_task(loop, task)
         except (KeyError, RuntimeError):  # 3.12: there was none; since 3.14: the loop is not the running one
             return None
-    before = tasks._current_tasks.pop(loop, None)
-    if task is not None:
-        tasks._current_tasks[loop] = task
-    return before
+
+else:
+
+    def swap_current_task(loop: Any, task: Any) -> Any:
+        """Makes it the loop's current task, None for no task. Returns the last one."""
+        notes = sys.modules["asyncio.tasks"]._current_tasks
+        before = notes.pop(loop, None)
+        if task is not None:
+            notes[loop] = task
+        return before
 
 
 def listing_of(task: Any) -> tuple[Callable[[Any], None], Callable[[Any], None], Any]:

@@ -72,3 +72,18 @@ def test_each_deadline_passes_at_its_time_whichever_others_are_taken_away():
         for each in sleepers.values():
             each.join()
         assert woken == [(seconds, seconds) for seconds in sorted(sleepers)]
+
+
+def test_own_start_of_a_subclass_is_called():
+    class Counted(Timeout):
+        starts = 0
+
+        def start(self):
+            self.starts += 1
+            super().start()
+
+    with Counted(seconds=1) as block:
+        assert block.pending and block.starts == 1
+    started = Counted.start_new(1)
+    assert started.pending and started.starts == 1
+    started.cancel()

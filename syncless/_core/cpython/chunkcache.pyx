@@ -101,7 +101,6 @@ cdef extern from *:
     void syncless_chunkcache_install()
 
 cdef enum:
-    SINKS_EVERY = 1000000000    # ns in which the mark sinks by a quarter of what is beyond the present use
     GIVEN_AT_ONCE = 256
 
 LIMIT = SYNCLESS_CHUNK_LIMIT
@@ -111,15 +110,11 @@ cdef int64_t sunk = 0
 
 cdef int64_t lower_mark(int64_t now) noexcept:
     """Gives blocks back that have not been needed lately. When to call it again, ns; 0: there is no need."""
-    global sunk
-    global syncless_mark
     cdef int _
-    if now - sunk >= SINKS_EVERY:
-        sunk = now
-        syncless_mark -= (syncless_mark - syncless_used + 3) / 4
+    cdef int64_t again = sink(&syncless_mark, &sunk, syncless_used, now)
     for _ in range(GIVEN_AT_ONCE):
         if not syncless_give_one():
-            return sunk + SINKS_EVERY if syncless_kept > SYNCLESS_CHUNK_LIMIT else 0
+            return again if syncless_kept > SYNCLESS_CHUNK_LIMIT else 0
     return now
 
 
