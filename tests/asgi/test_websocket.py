@@ -254,6 +254,13 @@ def test_messages_before_a_breach_of_the_protocol_are_answered(start, broken, co
     assert raw.client.at_end()
 
 
+def test_text_that_is_no_utf8_is_refused_amid_its_frame(start):
+    """RFC 6455, 8.1; cases 6.4.3 and 6.4.4 of Autobahn|Testsuite."""
+    raw = Raw(start, start(speaking(echoing)))
+    raw.client.send(frame(1, b"good \xf4\x90" + bytes(300))[:-300])
+    assert closed_with(raw) == 1007 and raw.client.at_end()
+
+
 def test_message_that_is_too_large(start):
     raw = Raw(start, start(speaking(echoing), websocket_bytes=10))
     raw.send(2, bytes(11))

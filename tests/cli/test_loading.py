@@ -314,3 +314,47 @@ def test_application_of_another_kind_is_named(tmp_path, arguments, said):
         timeout=60,
     )
     assert done.returncode == 2 and re.fullmatch(said, done.stderr.strip()), done.stderr
+
+
+# As the projects' own documentation spells them for gunicorn and uvicorn.
+PROJECTS = {
+    "web": (
+        "code:app.wsgifunc()",
+        """
+import web
+class index:
+    def GET(self):
+        return "found"
+app = web.application(("/", "index"), globals())
+""",
+    ),
+    "cherrypy": (
+        "code:cherrypy.tree",
+        """
+import cherrypy
+class Root:
+    @cherrypy.expose
+    def index(self):
+        return "found"
+cherrypy.tree.mount(Root(), "/")
+""",
+    ),
+    "flask": (
+        "code:create_app(name='found')",
+        """
+from flask import Flask
+def create_app(name):
+    app = Flask(__name__)
+    app.add_url_rule("/", view_func=lambda: name)
+    return app
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("library", PROJECTS)
+def test_applications_are_found_as_their_projects_spell_them(folder, library):
+    pytest.importorskip(library)
+    spelling, code = PROJECTS[library]
+    (folder / "code.py").write_text(code)
+    assert answer(folder, spelling) == "found"

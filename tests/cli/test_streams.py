@@ -2,6 +2,7 @@
 
 import socket
 import subprocess
+import sys
 
 import pytest
 
@@ -20,17 +21,28 @@ def app(environ, start_response):
 """
 
 
+OF_COMMAND = command("hello:app", "--bind", "unix:socket")
+
+
 def listens(path):
     """Its file is there a moment earlier."""
     with socket.socket(socket.AF_UNIX) as sock:
         return sock.connect_ex(str(path)) == 0
 
 
+SERVES = """
+from syncless.wsgi import serve
+serve(app, bind="unix:socket", workers={workers}, patch=True)
+"""
+
+
+@pytest.mark.parametrize("program", [False, True])
 @pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize("closed", ["2", "0", "012"])
-def test_missing_ones_are_null(tmp_path, workers, closed):
-    (tmp_path / "hello.py").write_text(APP)
-    served = command("hello:app", "--bind", "unix:socket", "--workers", workers)
+def test_missing_ones_are_null(tmp_path, workers, closed, program):
+    """For the command, and for a program that serves."""
+    (tmp_path / "hello.py").write_text(APP + (SERVES.format(workers=workers) if program else ""))
+    served = [sys.executable, "hello.py"] if program else [*OF_COMMAND, "--workers", workers]
     shell = f'exec "$@" {" ".join(fd + "<&-" for fd in closed)}'
     with subprocess.Popen(
         ["sh", "-c", shell, "sh", *served],

@@ -97,9 +97,20 @@ threading.Thread(target=ask, args=[subprocess.Popen(["sh", "-c", "exit 7"])], da
 """
 
 
-@pytest.mark.parametrize("options", [[], ["--no-patch"]])
-def test_the_application_gets_the_status_of_a_process_that_it_started_in_the_master(program, options):
-    running = program("--workers", "1", "--preload", *options, code=APP + CHILD)
+HOOKED = CHILD.replace("threading.Thread", "def begin():\n    threading.Thread")
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--preload"], CHILD),
+        (["--preload", "--no-patch"], CHILD),
+        (["--hook", "on_start=app:begin"], HOOKED),
+    ],
+    ids=["preloaded", "not patched", "hook"],
+)
+def test_the_application_gets_the_status_of_a_process_that_it_started_in_the_master(program, options, code):
+    running = program("--workers", "1", *options, code=APP + code)
     (pid,) = running.pids(1)
     os.kill(pid, signal.SIGKILL)
     assert eventually(lambda: running.get()[1] != pid)
