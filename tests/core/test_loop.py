@@ -389,7 +389,7 @@ def test_cancelled_deadlines_leave_the_heap():
 
 def wait_at_once(tasklets):
     def wait():
-        sleep(0.001)
+        sleep(0.1)  # on the virtual clock: longer than it takes to begin them all
 
     syncless.join_all([spawn(wait) for _ in range(tasklets)])
 

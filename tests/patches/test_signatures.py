@@ -62,7 +62,7 @@ for name, old, new in replaced:
         compared += 1
         for places, names in filter(any, calls(original)):  # without any it would be done
             errors = error(old, places, names), error(new, places, names)
-            if errors[0][0] != errors[1][0] or "keyword" in errors[1][1]:
+            if errors[0] != errors[1] and (errors[0][0] != errors[1][0] or "keyword" in errors[1][1]):
                 print(name, *errors)
     for places, names in calls(original) if own is not None else ():
         try:
