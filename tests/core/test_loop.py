@@ -388,10 +388,11 @@ def test_cancelled_deadlines_leave_the_heap():
 
 
 def wait_at_once(tasklets):
-    def wait():
-        sleep(0.1)  # on the virtual clock: longer than it takes to begin them all
-
-    syncless.join_all([spawn(wait) for _ in range(tasklets)])
+    event = syncless.Event()
+    waiting = [spawn(event.wait) for _ in range(tasklets)]
+    sleep(0.001)  # the loop looks at how many there are
+    event.set()
+    syncless.join_all(waiting)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="before 3.11 frames are not in blocks")

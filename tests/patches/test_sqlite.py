@@ -408,3 +408,34 @@ def test_warning_names_the_line_that_registers_a_function():
         assert [each.filename for each in caught] == ["<string>"], caught
         connection.close()
     """)
+
+
+def test_a_use_of_a_connection_inside_another_one_never_goes_to_a_thread(tmp_path):
+    """The thread would wait for the outer one: a cursor of Connection.execute() when files have become slow
+    meanwhile, and a function that SQLite calls and that writes."""
+    check(
+        """
+    import sqlite3, sys
+    from syncless.io import files
+    class Slow(sqlite3.Connection):
+        def cursor(self, *args, **options):
+            files.set_mode("pool")
+            return super().cursor(*args, **options)
+    path = sys.argv[1] + "/db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("CREATE TABLE t (n)")
+    def insert(n):
+        connection.execute("INSERT INTO t VALUES (?)", (n,))
+        return connection.execute("SELECT count(*) FROM t").fetchone()[0]
+    connection.create_function("insert_it", 1, insert)
+    assert connection.execute("SELECT insert_it(5)").fetchall() == [(1,)]
+    slow = sqlite3.connect(path, factory=Slow, isolation_level=None)
+    for sql in ("SELECT n FROM t", "BEGIN", "SELECT n FROM t"):
+        files.set_mode("adaptive")
+        slow.execute(sql).fetchall()
+    files.set_mode("adaptive")
+    slow.close(); connection.close()
+    """,
+        tmp_path,
+        timeout=20,
+    )

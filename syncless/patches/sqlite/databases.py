@@ -84,9 +84,9 @@ class Threads:
     def run(
         self, known: Connection, share: Share, connection: Any, function: Callable[..., Any], *args: Any
     ) -> Any:
-        """function(*args) in a thread, or here if the connection must stay in its thread. SQLite itself waits
-        for locks, as it does on the connection anyway if that is None."""
-        if known.strict:
+        """function(*args) in a thread, or here if the connection must stay in its thread or is in use by the
+        caller. SQLite itself waits for locks, as it does on the connection anyway if that is None."""
+        if known.strict or known.is_inside():
             return known.call(connection, True, function, args)
         try:
             seconds = known.timeout if share is known.database.entering else None

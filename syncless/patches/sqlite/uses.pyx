@@ -130,6 +130,11 @@ cdef class Use:
         kind = kind_of(sql)
         return self.goes_directly(kind) and self.alone
 
+    cpdef bint is_inside(self) noexcept:
+        """Whether the caller uses the connection already: by a function that SQLite calls, or because
+        Connection.execute() calls that of a cursor. A thread would wait for it for ever."""
+        return self.depth and self.user == user()
+
     cdef inline int enter(self) except -1:
         if self.depth == 0:
             self.user = user()
@@ -274,7 +279,7 @@ def executes(original, in_thread, bint of_connections, dict ahead):
             use = use_of(connection)
             if use is not None:
                 kind = kind_of(sql)
-                if use.goes_directly(kind):
+                if use.goes_directly(kind) or kind & (READS | BEGINS) and use.is_inside():
                     take_turns()
                     if ahead:
                         ahead.pop(id(self), None)
