@@ -7,7 +7,8 @@ cdef extern from *:
     """
     #ifndef SYNCLESS_MARK
     #define SYNCLESS_MARK
-    #define SYNCLESS_MARK_SINKS_EVERY 1000000000LL  /* ns in which a mark sinks by a quarter of what is beyond recent use */
+    /* ns in which a mark sinks by a quarter of what is beyond recent use */
+    #define SYNCLESS_MARK_SINKS_EVERY 1000000000LL
 
     typedef struct {
         long most;              /* that was in use at once lately */
