@@ -15,9 +15,9 @@ from tests.wsgi.supervised import APP, Program
 class Client:
     """A raw connection: send bytes, read responses one at a time."""
 
-    def __init__(self, address, timeout=60):
+    def __init__(self, address, timeout=60, source=None):
         self.sock = (
-            socket.create_connection(address, timeout=timeout)
+            socket.create_connection(address, timeout=timeout, source_address=source)
             if isinstance(address, tuple)
             else self._unix(address)
         )

@@ -21,7 +21,6 @@ cdef class ScopeMaker:
     cdef str last_path
 
     cdef dict make(self, const Incoming* incoming)
-    cdef dict begin(self, const Incoming* incoming)
     cdef list fields(self, const char* data, const head* found, bint trusted)
     cdef int set_path(self, dict scope, const char* data, const head* found) except -1
 

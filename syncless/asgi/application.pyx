@@ -23,7 +23,7 @@ from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange, Upgrade
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Incoming
-from syncless.http.requestheads cimport Memory, RequestHeads, memory_of
+from syncless.http.requestheads cimport Memory, RequestHeads, made_of, memory_of
 from syncless.http.stream cimport TlsLayer
 from syncless.http.wire cimport (
     HEAD_DROPPED, HEAD_UNKNOWN, decode_path, head, head_header, is_get_request, name_of,
@@ -68,16 +68,18 @@ cdef class ScopeMaker:
         because it may run a finaliser that switches to another connection."""
         cdef const char* data = incoming.data
         cdef const head* found = incoming.found
-        cdef int fd = incoming.stream.fd
-        cdef Memory* memory = memory_of(self.heads, fd)
+        cdef Memory* memory = self.heads.memory
         cdef int64_t claimed = memory.claimed if memory != NULL and memory.size < 0 else 0
+        cdef int fd = memory.fd if memory != NULL else -1
         cdef dict scope
         if found.header_count < 0:
-            scope = PyDict_Copy(<dict> self.heads.made[memory.index])
+            scope = PyDict_Copy(<dict> made_of(self.heads, memory))
             scope["headers"] = (<list> scope["headers"])[:]
         else:
-            scope = self.begin(incoming)
+            scope = PyDict_Copy(self.template)
             scope["headers"] = self.fields(data, found, incoming.trusted)
+        if found.header_count >= 0 or fd < 0:
+            scope["client"] = (<object> incoming.address, incoming.port) if incoming.port >= 0 else None
             if claimed:
                 self.heads.keep_made(fd, claimed, {**scope, "headers": scope["headers"][:]})
         scope["extensions"] = PyDict_Copy(self.extensions)
@@ -99,13 +101,6 @@ cdef class ScopeMaker:
                 <dict> (<TlsLayer> incoming.stream.layer).described_by(tls_extension))
         if incoming.trusted:
             self.forward(ScopeRequest(scope))
-        return scope
-
-    cdef dict begin(self, const Incoming* incoming):
-        """A copy of the template, with the client's address."""
-        cdef dict scope = PyDict_Copy(self.template)
-        if incoming.port >= 0:
-            scope["client"] = (<object> incoming.address, incoming.port)
         return scope
 
     cdef int set_path(self, dict scope, const char* data, const head* found) except -1:

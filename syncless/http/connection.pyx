@@ -367,7 +367,8 @@ cdef class Connection(Watcher):
                 break
             try:
                 used = listener.heads.scan(     # a connection that had a response is likely to be kept
-                    input.data, input.size, &listener.limits.head, self.stream.fd, self.kept, &found)
+                    input.data, input.size, &listener.limits.head, self.stream.fd, self.kept,
+                    not self.trusted, &found)
                 if used > 0:
                     size, used = used, -500     # if that raises
                     incoming.data = input.data

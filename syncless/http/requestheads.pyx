@@ -1,8 +1,10 @@
-"""RequestHeads: reads request heads, and remembers the last one of each connection that has been used before.
+"""RequestHeads: reads request heads, and remembers the last one of each connection that has been used before,
+and one that has begun connections twice in a row.
 
 Takes bytes, gives what the scanner found (head.h). A client sends the same fields with each request of a
-connection, whatever it asks for: comparing them with the last ones is faster than reading them again. Keeps
-for each remembered head what an Application has made of it, without knowing what that is.
+connection, whatever it asks for, and with each new connection: comparing them with the last ones is faster
+than reading them again. Keeps for each remembered head what an Application has made of it, without knowing
+what that is; of one that connections share, what is said of the client is another each time.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
@@ -31,6 +33,7 @@ cdef class RequestHeads:
             raise MemoryError
         self.made = []
         self.spares = []
+        self.first.fd = -1
 
     def __dealloc__(self):
         cdef int i
@@ -38,18 +41,24 @@ cdef class RequestHeads:
             PyMem_Free(self.memories[i].bytes)
             PyMem_Free(self.memories[i])
         PyMem_Free(self.memories)
+        PyMem_Free(self.first.bytes)
         PyMem_Free(self.by_fd)
 
     cdef long scan(
-        self, const char* data, size_t size, const head_limits* limits, int fd, bint remember, head* found
+        self, const char* data, size_t size, const head_limits* limits, int fd, bint remember, bint share,
+        head* found
     ) noexcept:
         """As head_scan() of head.h; header_count is -1 where the fields are those that were remembered for
         the descriptor. `scanned` then says whether all of the head is.
 
-        `remember`: the connection has been used before, so it may well be used again.
+        `remember`: the connection has been used before, so it may well be used again. Else `share`: what is
+        made of the fields depends on nothing but them and the client's address.
         """
         cdef Memory* memory = memory_of(self, fd)
         cdef long used, line
+        if share and not remember and self.most:
+            memory = &self.first
+        self.memory = memory
         if memory != NULL and memory.size > 0:
             memory.used = self.loop.clock.now
             line = memory.line_size
@@ -73,10 +82,16 @@ cdef class RequestHeads:
             self.remember_line(memory, data, line, found)
             return line + memory.size
         used = scan_fields(data, size, line, limits, found)
-        if remember and used > 0 and used - line <= MEMORY_MOST and found.content_length < 0 \
-                and not found.chunked and not found.expect_continue and not found.websocket:
-            memory = self.claim(fd, used - line)
+        self.memory = NULL
+        if (remember or memory == &self.first) and used > 0 and used - line <= MEMORY_MOST \
+                and found.content_length < 0 and not found.chunked and not found.expect_continue \
+                and not found.websocket:
+            if remember:
+                memory = self.claim(fd, used - line)
+            else:
+                memory = self.claim_first(data + line, used - line)
             if memory != NULL:
+                self.memory = memory
                 self.serials += 1
                 memory.claimed = self.serials
                 memory.used = self.loop.clock.now
@@ -90,8 +105,9 @@ cdef class RequestHeads:
     cdef void remember_line(self, Memory* memory, const char* line, long size, head* found) noexcept:
         memory.serial = memory.line_size = 0
         if size <= LINE_BYTES:
-            self.serials += 1
-            self.scanned = memory.serial = self.serials
+            if memory.fd >= 0:
+                self.serials += 1
+                self.scanned = memory.serial = self.serials
             memory.line_size = size
             memcpy(memory.line, line, size)
             memcpy(memory.found, found, HEAD_BEFORE_HEADERS)
@@ -103,7 +119,6 @@ cdef class RequestHeads:
         are, and leave when the application puts others in their place.
         """
         cdef Memory* memory = memory_of(self, fd)
-        cdef char* grown
         if memory == NULL:
             if not self.make_way(fd):
                 return NULL
@@ -128,13 +143,18 @@ cdef class RequestHeads:
             memory.fd = fd
             memory.size = memory.line_size = memory.serial = 0
             self.by_fd[fd] = memory
-        if memory.room < size:
-            grown = <char*> PyMem_Realloc(memory.bytes, size)
-            if grown == NULL:
-                return NULL
-            memory.bytes = grown
-            memory.room = size
-        return memory
+        return memory if has_room(memory, size) else NULL
+
+    cdef Memory* claim_first(self, const char* fields, long size) noexcept:
+        """The memory of first requests, if the last one had the same fields. They are noted for the next."""
+        cdef Memory* memory = &self.first
+        if memory.size == -size and memcmp(memory.bytes, fields, size) == 0:
+            return memory
+        memory.size = memory.line_size = memory.claimed = 0
+        if has_room(memory, size):
+            memcpy(memory.bytes, fields, size)
+            memory.size = -size
+        return NULL
 
     cdef bint make_way(self, int fd) noexcept:
         """Whether there is a place for one memory more: a new one, or that of a connection that has been
@@ -177,8 +197,23 @@ cdef class RequestHeads:
     cdef int keep_made(self, int fd, int64_t claimed, object made) except -1:
         """Keeps the object that the application has made of the head with that number, if it is still
         there."""
-        cdef Memory* memory = memory_of(self, fd)
+        cdef Memory* memory = &self.first if fd < 0 else memory_of(self, fd)
         if memory != NULL and memory.size < 0 and memory.claimed == claimed:
             memory.size = -memory.size
-            self.made[memory.index] = made
+            if fd < 0:
+                self.made_of_first = made
+            else:
+                self.made[memory.index] = made
         return 0
+
+
+cdef bint has_room(Memory* memory, long size) noexcept:
+    """Whether there is room now for so many bytes of fields."""
+    cdef char* grown
+    if memory.room < size:
+        grown = <char*> PyMem_Realloc(memory.bytes, size)
+        if grown == NULL:
+            return False
+        memory.bytes = grown
+        memory.room = size
+    return True

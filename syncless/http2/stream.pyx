@@ -227,6 +227,7 @@ cdef class RequestStream(Carried):
             found.keep_alive = True
             found.chunked = self.has_body and found.content_length < 0
             application.heads.scanned = 0
+            application.heads.memory = NULL
             self.exchange = application.exchange(&incoming)
         except MemoryError:
             raise

@@ -83,7 +83,7 @@ cdef class EnvironMaker:
     cdef str last_path
     cdef str last_query, last_uri
 
-    cdef dict make(self, const Incoming* incoming, int fd)
+    cdef dict make(self, const Incoming* incoming)
     cdef dict fields(self, const char* data, const head* found, bint trusted)
     cdef str uri(self, const char* data, const head* found)
     cdef str path(self, const char* raw, Py_ssize_t size, bint escaped)

@@ -42,7 +42,7 @@ from syncless.http.request cimport (
     CLIENT, CLIENT_PORT, HOST, IDENT, LOCAL_NAME, LOCAL_PORT, METHOD, PARTS, PATH, QUERY, ROOT_PATH, SCHEME,
     UNREAD_LINE, USER, VERSION, Part, Request,
 )
-from syncless.http.requestheads cimport Memory, RequestHeads, memory_of
+from syncless.http.requestheads cimport Memory, RequestHeads, made_of, memory_of
 from syncless.http.stream cimport TlsLayer
 from syncless.http.wire cimport (
     HEAD_DROPPED, HEAD_UNKNOWN, decode_path, head, head_header, head_limits, is_get_request, name_of,
@@ -591,7 +591,7 @@ cdef class WSGIApplication(Application):
     cdef WSGIExchange fill(self, WSGIExchange exchange, const Incoming* incoming):
         """An exchange, this one if there is one, with an environ of its own."""
         cdef int64_t serial = self.heads.scanned
-        cdef dict environ = self.environs.make(incoming, incoming.stream.fd)
+        cdef dict environ = self.environs.make(incoming)
         if exchange is None:
             exchange = self.spare
             self.spare = None
@@ -699,18 +699,20 @@ cdef class EnvironMaker:
             self.last_uri = PyUnicode_DecodeLatin1(raw, size, NULL)
         return self.last_uri if found.path_size else "/" + self.last_uri
 
-    cdef dict make(self, const Incoming* incoming, int fd):
+    cdef dict make(self, const Incoming* incoming):
         """The environ, without its wsgi.input, of a head that RequestHeads.scan() found just now: no
         allocation may come between, because it may run a finaliser that switches to another connection."""
         cdef const char* data = incoming.data
         cdef const head* found = incoming.found
-        cdef Memory* memory = memory_of(self.heads, fd)
+        cdef Memory* memory = self.heads.memory
         cdef int64_t claimed = memory.claimed if memory != NULL and memory.size < 0 else 0
+        cdef int fd = memory.fd if memory != NULL else -1
         cdef dict environ
         if found.header_count < 0:
-            environ = PyDict_Copy(<dict> self.heads.made[memory.index])
+            environ = PyDict_Copy(<dict> made_of(self.heads, memory))
         else:
             environ = self.fields(data, found, incoming.trusted)
+        if found.header_count >= 0 or fd < 0:
             environ[REMOTE_ADDR] = <object> incoming.address
             environ[REMOTE_PORT] = port_text(incoming.port)
             if claimed:
@@ -787,7 +789,7 @@ def environ_of(dict template not None, bytes request not None) -> dict:
     limits.line = 8190
     limits.headers = 100
     limits.total = 32768
-    n = heads.scan(request, len(request), &limits, 0, False, &found)
+    n = heads.scan(request, len(request), &limits, 0, False, False, &found)
     if n <= 0:
         raise ValueError(f"no complete request head: {n}")
-    return EnvironMaker(template, heads).make(&incoming, 0)
+    return EnvironMaker(template, heads).make(&incoming)

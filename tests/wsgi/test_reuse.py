@@ -173,33 +173,90 @@ def test_an_environ_in_use_elsewhere_is_not_given_away(start):
     assert sorted(seen) == [("/spawn", None)] * 3 + [("/wait", None)]
 
 
-def test_other_heads_get_other_environs(start):
-    def app(environ, start_response):
-        told = [environ[key] for key in ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL")]
-        told += [environ.get(key, "-") for key in ("HTTP_X", "CONTENT_LENGTH")]
-        return answer(start_response, " ".join([*told, environ["wsgi.input"].read().decode()]).encode())
+HEADS = [
+    (b"GET /a HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /a  HTTP/1.1 - - "),
+    (b"GET /a?q HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /a q HTTP/1.1 - - "),
+    (b"GET /%61 HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /a  HTTP/1.1 - - "),
+    (b"PUT /a HTTP/1.1\r\nHost: t\r\n\r\n", b"PUT /a  HTTP/1.1 - - "),
+    (b"GET /a HTTP/1.1\r\nHost: t\r\nX: 1\r\n\r\n", b"GET /a  HTTP/1.1 1 - "),
+    (b"GET /a HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\nab", b"GET /a  HTTP/1.1 - 2 ab"),
+    (b"GET /" + b"a" * 300 + b" HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /" + b"a" * 300 + b"  HTTP/1.1 - - "),
+    (b"GET /a HTTP/1.0\r\nHost: t\r\nConnection: keep-alive\r\n\r\n", b"GET /a  HTTP/1.0 - - "),
+    (b"\r\nGET /a HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /a  HTTP/1.1 - - "),
+]
 
-    server = start(app)
+OTHERS = HEADS * 2 + [pair for other in HEADS for pair in (HEADS[0], other, HEADS[0], HEADS[0])]
+
+
+def tell(environ, start_response):
+    told = [environ[key] for key in ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL")]
+    told += [environ.get(key, "-") for key in ("HTTP_X", "CONTENT_LENGTH")]
+    return answer(start_response, " ".join([*told, environ["wsgi.input"].read().decode()]).encode())
+
+
+def test_other_heads_get_other_environs(start):
+    server = start(tell)
     clients = [start.client(server) for _ in range(3)]
-    heads = [
-        (b"GET /a HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /a  HTTP/1.1 - - "),
-        (b"GET /a?q HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /a q HTTP/1.1 - - "),
-        (b"GET /%61 HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /a  HTTP/1.1 - - "),
-        (b"PUT /a HTTP/1.1\r\nHost: t\r\n\r\n", b"PUT /a  HTTP/1.1 - - "),
-        (b"GET /a HTTP/1.1\r\nHost: t\r\nX: 1\r\n\r\n", b"GET /a  HTTP/1.1 1 - "),
-        (b"GET /a HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\nab", b"GET /a  HTTP/1.1 - 2 ab"),
-        (b"GET /" + b"a" * 300 + b" HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /" + b"a" * 300 + b"  HTTP/1.1 - - "),
-        (b"GET /a HTTP/1.0\r\nHost: t\r\nConnection: keep-alive\r\n\r\n", b"GET /a  HTTP/1.0 - - "),
-        (b"\r\nGET /a HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /a  HTTP/1.1 - - "),
-    ]
-    for head, expected in heads * 2 + [
-        pair for other in heads for pair in (heads[0], other, heads[0], heads[0])
-    ]:
+    for head, expected in OTHERS:
         for times in (1, 2, 5):
             for client in clients:
                 client.send(head * times)
             for client in clients:
                 assert [client.response()[2] for _ in range(times)] == [expected] * times
+
+
+def first_requests(server, heads):
+    """For each of these, on a connection of its own, the response body and the client's address."""
+    for head in heads:
+        client = Client(server.address)
+        client.send(head)
+        yield client.response()[2], client.sock.getsockname()
+        client.close()
+
+
+def test_other_heads_of_first_requests_get_other_environs(start):
+    server = start(tell)
+    for head, expected in OTHERS:
+        assert [body for body, _ in first_requests(server, [head] * 4)] == [expected] * 4
+    bodies = [body for body, _ in first_requests(server, [head for head, _ in OTHERS])]
+    assert bodies == [expected for _, expected in OTHERS]
+
+
+@pytest.mark.parametrize("name", SPOILERS)
+def test_first_requests_with_the_same_fields_are_read_once(start, name):
+    """The fields' values are the same objects then. Nothing else is another request's."""
+    seen = []
+
+    def app(environ, start_response):
+        seen.append(plain(environ))
+        SPOILERS[name](environ)
+        return answer(start_response)
+
+    head = b"GET /%d HTTP/1.1\r\nHost: t\r\nCookie: a=b\r\nX: value %d\r\n\r\n"
+    heads = [head % (i, i // 5) for i in range(15)]
+    addresses = [address for _, address in first_requests(start(app), heads)]
+    assert [each.pop("PATH_INFO") for each in seen] == [f"/{i}" for i in range(15)]
+    assert [(each.pop("REMOTE_ADDR"), int(each.pop("REMOTE_PORT"))) for each in seen] == addresses
+    values = [each.pop("HTTP_X") for each in seen]
+    assert values == [f"value {i // 5}" for i in range(15)] and len(set(map(id, values))) == 6
+    for each in seen:
+        del each["REQUEST_URI"], each["RAW_URI"]
+    assert seen == [seen[0]] * 15
+
+
+def test_trusted_peers_share_no_first_requests(start):
+    """What is believed of them is not believed of others."""
+
+    def app(environ, start_response):
+        told = f"{environ['REMOTE_ADDR']} {environ.get('HTTP_X_FORWARDED_FOR')}"
+        return answer(start_response, told.encode())
+
+    server = start(app, trusted="127.0.0.2")
+    for host, told in [("127.0.0.1", b"127.0.0.1 None"), ("127.0.0.2", b"6.6.6.6 6.6.6.6")] * 2:
+        for _ in range(4):
+            client = Client(server.address, source=(host, 0))
+            assert client.get("/", "X-Forwarded-For: 6.6.6.6\r\n")[2] == told
+            client.close()
 
 
 def test_closed_connection_leaves_nothing_to_the_next_one_with_its_descriptor(start):
