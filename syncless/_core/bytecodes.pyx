@@ -7,8 +7,8 @@ slower while one is on. CPU time is measured while debug.measure_cpu() is on, fo
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
-from posix.time cimport clock_gettime, timespec
 
+from syncless._core.clock cimport CLOCK_THREAD_CPUTIME_ID, clock_ns
 from syncless._core.cpython.counting cimport (
     FLAG_PER_GREENLET, begin_counting, end_counting, follow_trace, prepare_stack,
 )
@@ -108,16 +108,6 @@ cdef class TurnLimit(BytecodeLimit):
         return 0
 
 
-cdef extern from "<time.h>":
-    int CLOCK_THREAD_CPUTIME_ID
-
-
-cdef inline int64_t used() noexcept:
-    cdef timespec now
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now)
-    return now.tv_sec * 1000000000 + now.tv_nsec
-
-
 cdef class CpuTime(Observer):
     """Adds to each tasklet of this thread what it uses."""
     cdef int64_t since
@@ -126,19 +116,19 @@ cdef class CpuTime(Observer):
 
     cdef int begins(self, object tasklet) except -1:
         if not self.running:                # else it gave way, and nobody else was ready
-            self.since = used()
+            self.since = clock_ns(CLOCK_THREAD_CPUTIME_ID)
             self.running = True
         return 0
 
     cdef int stops(self, object tasklet) except -1:
-        (<BaseTasklet> tasklet).cpu += used() - self.since
+        (<BaseTasklet> tasklet).cpu += clock_ns(CLOCK_THREAD_CPUTIME_ID) - self.since
         self.running = False
         return 0
 
     def start(self) -> None:
         """In this thread, from now on."""
         self.loop = get_loop()
-        self.since = used()
+        self.since = clock_ns(CLOCK_THREAD_CPUTIME_ID)
         self.running = self.loop.current is not None
         self.loop.observe(self)
 

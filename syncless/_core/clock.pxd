@@ -7,16 +7,20 @@ cdef extern from "<time.h>" nogil:
         long tv_sec
         long tv_nsec
     int clock_gettime(int clock, timespec* ts)
-    int CLOCK_MONOTONIC
+    int CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID
 
 cdef enum:
     NEVER = -1
 
 
-cdef inline int64_t monotonic_ns() noexcept nogil:
+cdef inline int64_t clock_ns(int clock) noexcept nogil:
     cdef timespec ts
-    clock_gettime(CLOCK_MONOTONIC, &ts)
+    clock_gettime(clock, &ts)
     return <int64_t> ts.tv_sec * 1000000000 + ts.tv_nsec
+
+
+cdef inline int64_t monotonic_ns() noexcept nogil:
+    return clock_ns(CLOCK_MONOTONIC)
 
 
 cdef inline int64_t deadline_after(object seconds) except -2:

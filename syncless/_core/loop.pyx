@@ -36,7 +36,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from syncless._core.arrays cimport doubled, with_place_for
-from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.clock cimport CLOCK_THREAD_CPUTIME_ID, NEVER, clock_ns, monotonic_ns
 from syncless._core.cpython.chunkcache cimport lower_mark, note, sink
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.poll.poller cimport READ, WRITE, PollEvent
@@ -306,7 +306,7 @@ cdef enum:
     IDLE_CARRIERS = 256
     ENDED_PER_POLL = 64
     MANY = 500                  # carriers that end before memory is given back
-    SHARE = 200                 # giving back takes at most 1/SHARE of the time
+    SHARE = 200                 # giving back takes at most 1/SHARE of a processor's time
 
 # both belong to the process, as its memory does; guarded by the GIL
 cdef Py_ssize_t ended = 0       # carriers, of all threads, since memory was given back
@@ -347,14 +347,15 @@ cdef int64_t at_most(int64_t timeout, int64_t limit) noexcept:
 
 cdef int64_t trim_memory(int64_t timeout) noexcept:
     global ended, allowed
-    cdef int64_t now = monotonic_ns(), again
+    cdef int64_t now = monotonic_ns(), again, began
     if now < allowed:
         return at_most(timeout, allowed - now)
+    began = clock_ns(CLOCK_THREAD_CPUTIME_ID)
     ended = 0
     again = lower_mark(now)
     with nogil:
         give_back()
-    allowed = monotonic_ns() + SHARE * (monotonic_ns() - now)
+    allowed = monotonic_ns() + SHARE * (clock_ns(CLOCK_THREAD_CPUTIME_ID) - began)
     if again:
         ended = MANY
         allowed = max(allowed, again)
