@@ -173,7 +173,12 @@ class ThreadPool:
     def _run(self, job: _Job) -> Any:
         if is_finalizing():  # no other thread runs any more
             return job.function(*job.args, **job.kwargs)
-        self._give(job)
+        try:
+            self._give(job)
+        except RuntimeError as error:  # Python 3.12 starts none from the beginning of its end
+            if "interpreter shutdown" not in str(error):
+                raise
+            return job.function(*job.args, **job.kwargs)
         loop = current_loop()
         loop.jobs += 1
         try:
