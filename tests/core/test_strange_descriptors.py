@@ -57,7 +57,7 @@ def untouched():
 
 @pytest.fixture
 def backend():
-    return "epoll"
+    return next(iter(BACKENDS))
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ def test_the_fuzzer_notices_what_is_left_behind(reports):
 
 def soak(*arguments, timeout, env=None):
     pytest.importorskip("trustme", reason="trustme makes the certificates of the soak: pip install trustme")
+    pytest.importorskip("syncless.native.threads", reason="native handlers need Linux")
     done = syncless.run_in_thread(
         lambda: subprocess.run(
             [sys.executable, "-m", "tests.soak", "--seconds", "4", *arguments],

@@ -15,6 +15,7 @@ import types
 import pytest
 
 import syncless
+from syncless._core.poll.backends import BACKENDS
 from syncless.http import standby
 from syncless.http.acceptor import Acceptor, join, take
 from syncless.io import socket
@@ -22,6 +23,8 @@ from syncless.wsgi import Server
 from tests.plugin import Client
 from tests.programs import run_unchecked
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.skipif("epoll" not in BACKENDS, reason="threads stand by where there is epoll")
 
 APP = """
 import ctypes, mmap, os, _thread
