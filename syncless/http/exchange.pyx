@@ -19,6 +19,7 @@ from libc.stdint cimport int64_t
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.cpython.compat cimport raised
 from syncless._core.loop cimport DEBUG_BUILD, Loop
+from syncless._core.recorder cimport WaitRecorder
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport end_process
@@ -144,6 +145,7 @@ cdef class Exchange(Tasklet):
         self.listener = listener
         self.request = request
         self.response = Response(listener)
+        self.recorder = WaitRecorder()
 
     cdef int respond(self) noexcept:
         return 0
