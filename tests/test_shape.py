@@ -161,6 +161,7 @@ LATE_IMPORTS = {
         ("http/server.py", "syncless.http.compression"),
         ("http/server.py", "syncless.http.static.files"),
         ("http/server.py", "syncless.http.standby"),
+        ("http/server.py", "syncless.http.slowrequests"),
         ("http/server.py", "syncless.http.program.running"),
         ("tools/offloading.py", "syncless.tools.realthreads"),
         ("patches/eventloops.py", "syncless.tools.realthreads"),

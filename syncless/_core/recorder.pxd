@@ -34,3 +34,6 @@ cdef class WaitRecorder(Recorder):
         self.queued_ns = self.waited_ns = self.number = 0
         if self.count:
             self.forget()
+
+
+cdef str time_went(BaseTasklet tasklet, int64_t since)

@@ -19,7 +19,7 @@ from syncless._core.cpython.layouts cimport socket
 from syncless._core.scheduler cimport BaseTasklet, Recorder
 
 from syncless._core.installed import is_installed
-from syncless._core.waits import Wait
+from syncless._core.waits import Wait, where_time_went
 
 cdef extern from *:
     """
@@ -225,6 +225,15 @@ cdef class WaitRecorder(Recorder):
     def queued_seconds(self) -> float:
         """In the ready queue."""
         return self.queued_ns / 1e9
+
+
+cdef str time_went(BaseTasklet tasklet, int64_t since):
+    """The end of a sentence about a deadline: for what a request has waited most since then (ns); "" for
+    another tasklet."""
+    if tasklet.recorder is None:
+        return ""
+    waits = (<WaitRecorder> tasklet.recorder).kept()
+    return where_time_went([wait for wait in waits if wait.since >= since / 1e9])
 
 
 def recorded(BaseTasklet tasklet not None) -> WaitRecorder | None:

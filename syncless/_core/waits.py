@@ -1,5 +1,9 @@
 """A wait of a tasklet that is over, in words. recorder.pyx keeps them."""
 
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
 SERVICES = {
@@ -45,7 +49,33 @@ class Wait(NamedTuple):
     @property
     def place(self) -> str:
         """In words; or ""."""
-        return f"{self.file}:{self.line} in {self.function}()" if self.file else ""
+        file = self.file.removeprefix(f"{os.getcwd()}/")
+        return f"{file}:{self.line} in {self.function}()" if file else ""
 
     def __str__(self) -> str:
-        return f"{self.seconds:.3f} s {self.what}" + (f" at {self.place}" if self.file else "")
+        return f"{self.what} at {self.place}" if self.file else self.what
+
+
+def longest(waits: Iterable[Wait]) -> list[tuple[Wait, int]]:
+    """The waits, those for the same at the same place as one with their total time; the longest first. Each
+    with their number."""
+    places: dict[tuple[str, str], list[Wait]] = {}
+    for wait in waits:
+        places.setdefault((wait.what, wait.place), []).append(wait)
+    found = [
+        (several[0]._replace(seconds=sum(wait.seconds for wait in several)), len(several))
+        for several in places.values()
+    ]
+    return sorted(found, key=lambda row: -row[0].seconds)
+
+
+def in_words(wait: Wait, number: int) -> str:
+    """A row of `longest`."""
+    several = f" in {number} waits" if number > 1 else ""
+    return f"{wait.seconds:.3f} s{several}: {wait}"
+
+
+def where_time_went(waits: Iterable[Wait]) -> str:
+    """The end of a sentence about a deadline: the longest row; "" if there were no waits."""
+    rows = longest(waits)
+    return f": {in_words(*rows[0])}" if rows else ""

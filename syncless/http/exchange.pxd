@@ -71,6 +71,7 @@ cdef class Exchange(Tasklet):
     cdef int respond_within_limits(self) except -1
     cdef int conclude(self, Loop loop, BaseException failure) except -1
     cdef int log_access(self, Loop loop) except -1
+    cdef int report_slow(self, Loop loop) except -1
     cdef int fail(self, Loop loop, BaseException error) except -1
     cdef int end_in_child(self, BaseException failure) except -1
     cdef BaseException end_upgrade(self, BaseException failure)

@@ -67,6 +67,7 @@ class Server:
         access_log_format: str | Mapping[str, str] = "combined",
         error_log: str | os.PathLike[str] | TextIO | None = None,
         error_log_format: str = "text",
+        slow_request: float = 0,
         limits: Limits | None = None,
         ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None,
         certfile: str | None = None,
@@ -140,6 +141,9 @@ class Server:
             unix_owner,
         )
         self.sockets = Sockets(wanted, options, self.certificates is not None)
+        if slow_request < 0:
+            raise ValueError("slow_request must not be negative")
+        self.slow_request = slow_request
         self.logs = Logs(access_log, access_log_format, error_log, error_log_format)
         if native and http2 == "cleartext":
             raise ValueError("http2='cleartext' cannot be combined with native handlers: they speak HTTP/1.1")
@@ -255,6 +259,9 @@ class Server:
             proxy_protocol=self.proxy_protocol,
         )
         listener.counters = self.counters
+        if self.slow_request:
+            slow = import_module("syncless.http.slowrequests")
+            listener.report_slow(slow.SlowRequests(self.slow_request, self.logs.errors))
         if self.http2 == "cleartext" or (self.http2 == "tls" and tls):
             listener.http2 = self.sessions()
         return listener
