@@ -170,7 +170,7 @@ cdef class Exchange(Tasklet):
         if (
             outcome < 0 or self.upgraded or not self.body.framing.ended
             or self.listener.access_log is not None or loop.orphan is self
-            or self.listener.slow_ns != NEVER
+            or self.listener.slow_ns != NEVER and monotonic_ns() - self.started >= self.listener.slow_ns
         ):
             self.conclude(<Loop> loop, raised() if outcome < 0 else None)
         self.response.forget()

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from syncless.http.compression import Compression
     from syncless.http.options import LimitOptions
     from syncless.http.program.hooks import Hook
+    from syncless.http.slowrequests import SlowRequests
     from syncless.http.static.files import Paths, StaticFiles
 
 Self = TypeVar("Self", bound="Server")
@@ -144,6 +145,9 @@ class Server:
         if slow_request < 0:
             raise ValueError("slow_request must not be negative")
         self.slow_request = slow_request
+        self.slow_requests: SlowRequests | None = None
+        self.keeps_slowest = False
+        """Whether anybody wants to know the slowest requests; set before it starts."""
         self.logs = Logs(access_log, access_log_format, error_log, error_log_format)
         if native and http2 == "cleartext":
             raise ValueError("http2='cleartext' cannot be combined with native handlers: they speak HTTP/1.1")
@@ -215,6 +219,9 @@ class Server:
         watch_hubs()
         self.told_to_stop = Event()  # applications find it
         self.logs.open()
+        if self.slow_request or self.keeps_slowest:
+            slow = import_module("syncless.http.slowrequests")
+            self.slow_requests = slow.SlowRequests(self.slow_request, self.logs.errors, self.keeps_slowest)
         opened: Opened = []
         try:
             opened = self.sockets.open()
@@ -259,9 +266,8 @@ class Server:
             proxy_protocol=self.proxy_protocol,
         )
         listener.counters = self.counters
-        if self.slow_request:
-            slow = import_module("syncless.http.slowrequests")
-            listener.report_slow(slow.SlowRequests(self.slow_request, self.logs.errors))
+        if self.slow_requests is not None:
+            listener.report_slow(self.slow_requests)
         if self.http2 == "cleartext" or (self.http2 == "tls" and tls):
             listener.http2 = self.sessions()
         return listener

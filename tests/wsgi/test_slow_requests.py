@@ -10,6 +10,7 @@ import pytest
 import syncless
 from syncless.cli.arguments import parse
 from syncless.wsgi import Server
+from tests.plugin import Client
 
 pytestmark = pytest.mark.virtual_time
 
@@ -138,6 +139,32 @@ def test_deadline_of_a_block_says_where_its_time_went(start):
         r"tests/wsgi/test_slow_requests.py:\d+ in wait\(\)",
         told[0],
     )
+
+
+def test_slowest_of_the_last_minutes_are_kept():
+    paths = [f"/{number}" for number in range(30)]
+
+    def app(environ, start_response):
+        syncless.sleep(0.2 + int(environ["PATH_INFO"][1:]) * 7 % 30 / 10)
+        return application(environ, start_response)
+
+    def told():
+        return [(one["request"], round(one["seconds"], 1)) for one in server.slow_requests.slowest()]
+
+    server = Server(app, port=0)
+    server.keeps_slowest = True
+    with server:
+        with Client(server.address) as client:
+            for path in paths:
+                client.get(path)
+        assert [seconds for _, seconds in told()] == [3.1, 3.0, 2.9, 2.8, 2.7, 2.6, 2.5, 2.4, 2.3, 2.2]
+        assert told()[0] == ("GET /17", 3.1)
+        [wait] = server.slow_requests.slowest()[0]["waits"]
+        assert (wait["since"], wait["seconds"]) == pytest.approx((0, 3.1), abs=1e-3)
+        syncless.sleep(301)
+        with Client(server.address) as client:
+            client.get("/1")
+        assert told() == [("GET /1", 0.9)]
 
 
 @pytest.mark.parametrize("text", ["0.5", '"0.5"'])

@@ -66,6 +66,7 @@ class Reporter:
         self._lock = _thread.allocate_lock()
         self._counters = Counters(row)
         server.counters = self._counters
+        server.keeps_slowest = True
         self.write_figures()
         write(row, [("pid", os.getpid())])
 
@@ -153,6 +154,7 @@ class Reporter:
     def report(self) -> dict[str, Any]:
         """The requests in flight, the oldest first, and the stalls."""
         self.write_figures()
+        slow = self._server.slow_requests
         requests = []
         others: dict[str, int] = {}
         parked = {}
@@ -172,6 +174,7 @@ class Reporter:
             "requests": shown[:SHOWN_REQUESTS],
             "more_requests": len(shown[SHOWN_REQUESTS:]),
             "other_tasklets": others,
+            "slowest_requests": slow.slowest() if slow is not None else [],
             "recent_stalls": self._stuck() + self._stalls[::-1],
         }
 
