@@ -18,6 +18,7 @@ from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.deadlocks import Waits, may_be_circles
 from syncless._core.waits import Wait
+from syncless.tools import tracing
 from syncless.tools.blockers import Stall, Watch
 
 logger = logging.getLogger("syncless.debug")
@@ -97,6 +98,9 @@ def longest_waits(request: Tasklet[Any]) -> list[Wait]:
     tasklets."""
     kept = recorded(request)
     return [] if kept is None else kept.kept()
+
+
+trace = tracing.trace
 
 
 _cpu_time: dict[Loop, CpuTime] = {}

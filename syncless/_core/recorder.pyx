@@ -114,6 +114,7 @@ cdef void find_place(KeptWait* wait) noexcept:
 
 
 cdef void look(KeptWait* wait, object on) noexcept:
+    """Notes where the running tasklet has waited, and on what."""
     cdef bint collects = PyGC_Disable()
     cdef const char* text
     cdef PyObject* raised[3]
@@ -132,6 +133,19 @@ cdef void look(KeptWait* wait, object on) noexcept:
     put_back(raised)
     if collects:
         PyGC_Enable()
+
+
+cdef object as_wait(KeptWait* one):
+    code = <object> one.code if one.code != NULL else None
+    return Wait(
+        one.why.decode(),
+        one.on.decode("utf-8", "replace"),
+        "" if code is None else code.co_filename,
+        0 if code is None else line_at(one.code, one.at),
+        "" if code is None else code.co_name,
+        one.since / 1e9,
+        one.ns / 1e9,
+    )
 
 
 cdef class WaitRecorder(Recorder):
@@ -198,21 +212,8 @@ cdef class WaitRecorder(Recorder):
 
     def kept(self) -> list:
         """The longest waits, as Wait, in the order of time."""
-        cdef KeptWait* one
         cdef int i
-        found = []
-        for i in range(self.count):
-            one = &self.waits[i]
-            code = <object> one.code if one.code != NULL else None
-            found.append(Wait(
-                one.why.decode(),
-                one.on.decode("utf-8", "replace"),
-                "" if code is None else code.co_filename,
-                0 if code is None else line_at(one.code, one.at),
-                "" if code is None else code.co_name,
-                one.since / 1e9,
-                one.ns / 1e9,
-            ))
+        found = [as_wait(&self.waits[i]) for i in range(self.count)]
         found.sort(key=lambda wait: wait.since)
         return found
 
