@@ -142,7 +142,8 @@ class Watch:
         self._to_the_end = to_the_end
         self._looks: list[Stall] = []
         self._loop = current_loop()
-        self._thread, self._number = _thread.get_ident(), _thread.get_native_id()
+        # get_ident() is that of the tasklet, under the patch
+        self._thread, self._number = self._loop.thread_id, _thread.get_native_id()
         self._stall: Stall | None = None
         self._longest = 0.0
         self._beside = SideThread(self._look)

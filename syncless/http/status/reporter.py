@@ -55,7 +55,8 @@ class Reporter:
         self._server = server
         self._row = row
         self._loop = current_loop()
-        self._thread, self._number = _thread.get_ident(), _thread.get_native_id()
+        # get_ident() is that of the tasklet, under the patch
+        self._thread, self._number = self._loop.thread_id, _thread.get_native_id()
         self._stalls: list[dict[str, Any]] = []
         self._stalling: dict[str, Any] | None = None
         self._counted = (0, 0, 0)
