@@ -13,9 +13,12 @@ from typing import Any, TextIO
 
 from syncless._core.bytecodes import CpuTime, TurnLimit
 from syncless._core.loop import Loop
+from syncless._core.recorder import recorded
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.deadlocks import Waits, may_be_circles
+from syncless._core.waits import Wait
+from syncless.tools import tracing
 from syncless.tools.blockers import Stall, Watch
 
 logger = logging.getLogger("syncless.debug")
@@ -87,6 +90,17 @@ def print_tasklets(file: TextIO | None = None) -> None:
     for loop in loops:
         heading = f"{names.get(loop.thread_id, 'another thread')}:\n" if len(loops) > 1 else ""
         print(heading + format_tasklets(loop), end="", file=file or sys.stderr)
+
+
+def longest_waits(request: Tasklet[Any]) -> list[Wait]:
+    """The longest waits of a request so far, at most 64, in the order of time: what it waited for, at which
+    line of the program, and for how long. Those of its first 20 ms have no line. Empty for other
+    tasklets."""
+    kept = recorded(request)
+    return [] if kept is None else kept.kept()
+
+
+trace = tracing.trace
 
 
 _cpu_time: dict[Loop, CpuTime] = {}

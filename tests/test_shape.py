@@ -158,9 +158,11 @@ LATE_IMPORTS = {
     "most programs do not need it, and it imports much": {
         ("http/websocket.py", "syncless.http.websocketframes"),
         ("http/limits.py", "syncless.http.options"),
+        ("cli/tracing.py", "syncless.debug"),
         ("http/server.py", "syncless.http.compression"),
         ("http/server.py", "syncless.http.static.files"),
         ("http/server.py", "syncless.http.standby"),
+        ("http/server.py", "syncless.http.slowrequests"),
         ("http/server.py", "syncless.http.program.running"),
         ("tools/offloading.py", "syncless.tools.realthreads"),
         ("patches/eventloops.py", "syncless.tools.realthreads"),

@@ -81,6 +81,12 @@ cdef class Observers(Observer):
     cdef Observers left_by(self, Observer one)
 
 
+cdef class Recorder:
+    """Is told of the waits of one tasklet, see recorder.pyx. It must run no Python code."""
+    cdef int64_t queued_ns          # spent in the ready queue
+    cdef void waited(self, BaseTasklet tasklet, const char* why, object on) noexcept
+
+
 cdef class Carriers:
     cdef object loop                # for which they run; None when all have ended
     cdef Step step                  # a carrier calls it again and again
@@ -121,6 +127,8 @@ cdef enum Shield:
 
 cdef class Scheduler
 
+cdef class BaseTasklet
+
 
 cdef class Runnable:
     """Something that the loop runs at its base when its turn comes."""
@@ -142,6 +150,8 @@ cdef class BaseTasklet(Runnable):
     cdef object waiting_on          # the object that it waits for, if there is one
     cdef const char* why            # the thing that it waits for, in words; NULL while it does not wait
     cdef int64_t since              # when it began to wait, ns
+    cdef int64_t ready_since        # when it last came into the ready queue, ns
+    cdef Recorder recorder          # of its waits, or None
     cdef Timer timer                # the deadline of the present wait
     cdef Node place                 # in the queue of the thing that it waits for, see wait/waitqueue.pxd
     # wake() has let it go on from its present or last wait; it may have been killed since

@@ -189,6 +189,11 @@ cdef class Observer:
         return 0
 
 
+cdef class Recorder:
+    cdef void waited(self, BaseTasklet tasklet, const char* why, object on) noexcept:
+        """A wait of the tasklet is over, which runs again; an exception may be set."""
+
+
 cdef class Observers(Observer):
     """Several of them, told in the order in which they joined."""
 
@@ -342,6 +347,7 @@ cdef void deadline_passed(void* owner) noexcept:
     if tasklet.state == PARKED:
         tasklet.outcome = TIMED_OUT
         tasklet.state = READY
+        tasklet.ready_since = tasklet.timer.when
         tasklet.loop.push(tasklet)
 
 
@@ -441,7 +447,8 @@ cdef class Scheduler:
         tasklet.outcome = WOKEN
         tasklet.why = why
         tasklet.waiting_on = on
-        tasklet.since = self.clock.now
+        # the clock's last look may be older than the time for which this tasklet has run
+        tasklet.since = self.clock.now if tasklet.recorder is None else monotonic_ns()
         if deadline != NEVER:
             self.timers.add(&tasklet.timer, deadline)
         self.parked_count += 1
@@ -451,6 +458,8 @@ cdef class Scheduler:
         tasklet.waiting_on = None
         if tasklet.timer.index >= 0:
             self.timers.remove(&tasklet.timer)
+        if tasklet.recorder is not None:
+            tasklet.recorder.waited(tasklet, why, on)
         return failed() if outcome < 0 else tasklet.outcome
 
     cdef int wake(self, BaseTasklet tasklet, object value) except -1:
@@ -461,6 +470,7 @@ cdef class Scheduler:
         tasklet.value = value
         tasklet.handed_over = True
         tasklet.state = READY
+        tasklet.ready_since = tasklet.loop.clock.now
         tasklet.loop.push(tasklet)
         return 1
 
@@ -478,6 +488,7 @@ cdef class Scheduler:
             keep_pending(tasklet, exception, False)
         if tasklet.state == PARKED and tasklet.shielded != SHIELDED:
             tasklet.state = READY
+            tasklet.ready_since = tasklet.loop.clock.now
             tasklet.loop.push(tasklet)
         return 1
 
@@ -491,6 +502,7 @@ cdef class Scheduler:
             return 0
         if tasklet.pending is None or tasklet.shielded:
             tasklet.state = READY
+            tasklet.ready_since = self.clock.now if tasklet.recorder is None else monotonic_ns()
             self.push(tasklet)
         return pass_turn(self, tasklet)
 
@@ -629,6 +641,9 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
                 return self._switch_failed(tasklet)
             Py_DECREF(<object> returned)
             tasklet.switches += 1
+            if tasklet.recorder is not None:
+                tasklet.recorder.queued_ns += max(
+                    <int64_t> 0, self.clock.now - max(tasklet.ready_since, tasklet.since))
             if tasklet.locals.own or tasklet.switch_hook is not None:
                 self._goes_on(tasklet)
         tasklet.state = RUNNING

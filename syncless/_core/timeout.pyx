@@ -6,6 +6,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport Loop
+from syncless._core.recorder cimport time_went
 from syncless._core.scheduler cimport BaseTasklet, Scheduler, Thrown, take_back
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport get_loop
@@ -203,6 +204,14 @@ cdef bint broke_off(Timeout timeout, object value) except -1:
     return timeout.replaces(value)
 
 
+cdef str time_in(Timeout timeout):
+    """Where the time of a request's block went, see recorder.pyx."""
+    cdef BaseTasklet tasklet = get_loop().current
+    if tasklet is None or timeout.seconds is None:
+        return ""
+    return time_went(tasklet, timeout.timer.when - <int64_t> (timeout.seconds * 1e9))
+
+
 cdef int end_block(Timeout timeout, object kind) except -1:
     return timeout.end(kind)
 
@@ -221,7 +230,8 @@ class deadline(Timeout):
         late = broke_off(self, value)
         end_block(self, kind)
         if late or value is self:
-            raise TimeoutError(f"the deadline of {self} is over") from (value if late else None)
+            error = TimeoutError(f"the deadline of {self} is over{time_in(self)}")
+            raise error from (value if late else None)
         return False
 
     @staticmethod

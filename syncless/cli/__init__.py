@@ -1,5 +1,5 @@
 """The command line: ``syncless APP`` serves an application, ``run`` runs a patched program, ``console`` is a
-prompt, ``status`` shows what a server does.
+prompt, ``status`` shows what a server does, ``trace`` what its tasklets do.
 
 ``syncless`` and ``python -m syncless`` are the same. Each command has a file. arguments.py has the options of
 the serving command.
@@ -13,6 +13,7 @@ import sys
 from syncless.cli.console import console
 from syncless.cli.serving import serve_command
 from syncless.cli.status import status
+from syncless.cli.tracing import trace
 from syncless.console import listen_if_asked
 from syncless.http.notices import open_missing
 from syncless.http.program.firstprocess import begin_in_child
@@ -24,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     open_missing()
     arguments = sys.argv[1:] if arguments is None else arguments
     command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
-    if command not in ("console", "status"):
+    if command not in ("console", "status", "trace"):
         begin_in_child()
     if command == "run":
         with listen_if_asked() or contextlib.nullcontext():
@@ -33,6 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
         return console(rest)
     if command == "status":
         return status(rest)
+    if command == "trace":
+        return trace(rest)
     return serve_command(rest if command == "serve" else arguments)
 
 

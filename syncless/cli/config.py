@@ -281,15 +281,17 @@ def _table(value: Any) -> Mapping[str, Any]:
 
 
 def _is(kind: type, value: Any) -> Any:
-    words = {bool: "true or false", int: "a whole number", str: "a string", dict: "a table"}
+    words = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(f"write {words[kind]}, not {value!r}")
+        raise ValueError(f"write {words.get(kind, 'a table')}, not {value!r}")
     return value
 
 
 def _scalar(option: Option, value: Any) -> Any:
     if option.read is int:
         return _is(int, int(value) if isinstance(value, str) and value.isdecimal() else value)
+    if option.read is float:
+        return _is(float, float(value) if type(value) in (int, str) else value)
     if option.name in ("user", "group") and isinstance(value, int):
         value = str(value)
     text = _is(str, value)

@@ -113,14 +113,13 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def attach(target: str, output: TextIO | None = None) -> int:
-    """A prompt in the process with that ID, or in the process that listens at that path. Returns an exit
-    status."""
-    output = output or sys.stdout
+def connected(target: str) -> _Connection | None:
+    """With the process that has that ID, or listens at that path. None, with the reason on stderr, if that
+    cannot be."""
     pid = int(target) if target.isdigit() else None
     try:
         path = target if pid is None else socket_path(pid)
-        connection = _Connection(path, lambda text: print(f"syncless: {text}", file=sys.stderr))
+        return _Connection(path, lambda text: print(f"syncless: {text}", file=sys.stderr))
     except (OSError, RuntimeError) as error:
         if pid is not None and not _alive(pid):
             reason = f"no such process: {pid}"
@@ -132,6 +131,15 @@ def attach(target: str, output: TextIO | None = None) -> int:
         else:
             reason = f"{target}: {error}"
         print(f"syncless: {reason}", file=sys.stderr)
+        return None
+
+
+def attach(target: str, output: TextIO | None = None) -> int:
+    """A prompt in the process with that ID, or in the process that listens at that path. Returns an exit
+    status."""
+    output = output or sys.stdout
+    connection = connected(target)
+    if connection is None:
         return 1
     interactive = sys.stdin.isatty()
     if interactive:

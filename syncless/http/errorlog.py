@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from syncless._core.current import current, sleep
@@ -85,14 +85,27 @@ class ErrorLog:
     def info(self, message: str, request: Any = None) -> None:
         self.entry(INFO, message, None, request)
 
-    def entry(self, level: int, message: str, error: BaseException | None, request: Any) -> None:
-        """``request``: its subject, with an `id` and a `client`, or None."""
+    def entry(
+        self,
+        level: int,
+        message: str,
+        error: BaseException | None,
+        request: Any,
+        rows: Sequence[str] = (),
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``request``: its subject, with an `id` and a `client`, or None. ``rows`` follow the message, or,
+        in JSON, ``fields``."""
         if level < _least:
             return
         try:
             about = {} if request is None else {"request_id": request.id, "client": request.client}
-            if not _to_logger(level, visible(message, "\n\t"), error, about):
-                self.stream.write((self._as_json if self.json else _as_text)(level, message, error, about))
+            whole = "\n  ".join([message, *rows])
+            if not _to_logger(level, visible(whole, "\n\t"), error, about):
+                if self.json:
+                    self.stream.write(self._as_json(level, message, error, {**about, **(fields or {})}))
+                else:
+                    self.stream.write(_as_text(level, whole, error, about))
                 self.stream.flush()
         except OSError:
             pass  # a full disk must not take the server down
@@ -101,7 +114,7 @@ class ErrorLog:
                 raise
 
     @staticmethod
-    def _as_json(level: int, message: str, error: BaseException | None, about: dict[str, str]) -> str:
+    def _as_json(level: int, message: str, error: BaseException | None, about: dict[str, Any]) -> str:
         now = time.time()
         record: dict[str, Any] = {
             "time": f"{_date(now, 'T')}.{int(now % 1 * 1000):03}{_zone(now)}",

@@ -4,6 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop
+from syncless._core.recorder cimport WaitRecorder
 from syncless._core.tasklet cimport Tasklet, begin_anew, renew_context
 from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
@@ -43,6 +44,7 @@ cdef class Exchange(Tasklet):
         """It becomes the exchange for the request, in an object that may have been another before."""
         cdef const head* found = incoming.found
         begin_anew(self)
+        (<WaitRecorder> self.recorder).begin()
         renew_context(self)
         self.peer.begin(incoming)
         begin_response(
@@ -69,6 +71,7 @@ cdef class Exchange(Tasklet):
     cdef int respond_within_limits(self) except -1
     cdef int conclude(self, Loop loop, BaseException failure) except -1
     cdef int log_access(self, Loop loop) except -1
+    cdef int report_slow(self, Loop loop) except -1
     cdef int fail(self, Loop loop, BaseException error) except -1
     cdef int end_in_child(self, BaseException failure) except -1
     cdef BaseException end_upgrade(self, BaseException failure)

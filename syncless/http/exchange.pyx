@@ -16,9 +16,10 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
 
-from syncless._core.clock cimport monotonic_ns
+from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.compat cimport raised
 from syncless._core.loop cimport DEBUG_BUILD, Loop
+from syncless._core.recorder cimport WaitRecorder, time_went
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport end_process
@@ -144,6 +145,7 @@ cdef class Exchange(Tasklet):
         self.listener = listener
         self.request = request
         self.response = Response(listener)
+        self.recorder = WaitRecorder()
 
     cdef int respond(self) noexcept:
         return 0
@@ -168,6 +170,7 @@ cdef class Exchange(Tasklet):
         if (
             outcome < 0 or self.upgraded or not self.body.framing.ended
             or self.listener.access_log is not None or loop.orphan is self
+            or self.listener.slow_ns != NEVER and monotonic_ns() - self.started >= self.listener.slow_ns
         ):
             self.conclude(<Loop> loop, raised() if outcome < 0 else None)
         self.response.forget()
@@ -187,6 +190,8 @@ cdef class Exchange(Tasklet):
         alarm.start(seconds)
         if self.respond() < 0:
             failure = raised()
+            if failure is alarm.exception:
+                failure.args = (f"{failure}{time_went(self, 0)}",)
         alarm.cancel()
         if failure is not None:
             raise failure
@@ -210,6 +215,8 @@ cdef class Exchange(Tasklet):
             loop.report(self, error)
         if self.listener.access_log is not None:
             self.log_access(loop)
+        if self.listener.slow_ns != NEVER and not self.upgraded:
+            self.report_slow(loop)
         self._exception = failure                   # until the object is used again
         return 0
 
@@ -219,6 +226,16 @@ cdef class Exchange(Tasklet):
             self.listener.access_log.log(
                 self.request, self.response.status, self.response.body_sent, self.started,
                 self.response.headers, self)
+        except BaseException as error:
+            loop.report(self, error)
+        return 0
+
+    cdef int report_slow(self, Loop loop) except -1:
+        cdef int64_t ns = monotonic_ns() - self.started
+        if ns < self.listener.slow_ns:
+            return 0
+        try:
+            self.listener.slow_requests.ended(self, ns / 1e9)
         except BaseException as error:
             loop.report(self, error)
         return 0

@@ -184,6 +184,8 @@ cdef class Listener:
     cdef public Counters counters       # or None
     cdef public Quota quota             # or None
     cdef readonly object error_log      # an ErrorLog
+    cdef object slow_requests           # SlowRequests, or None
+    cdef int64_t slow_ns                # a request that took as long is one of them; NEVER
     cdef readonly bint stopping         # every response closes its connection
     # what they share
     cdef Loop loop

@@ -8,6 +8,7 @@ from syncless.http.application import Application
 from syncless.http.counters import Counters
 from syncless.http.limits import Limits
 from syncless.http.loglines import AccessLog
+from syncless.http.slowrequests import SlowRequests
 
 class Quota:
     """Quota(requests, used_up): calls ``used_up`` when the last of them begins, and never again."""
@@ -62,6 +63,8 @@ class Listener:
         trusted: Callable[[str], bool] | None = None,
         proxy_protocol: bool = False,
     ) -> None: ...
+    def report_slow(self, slow_requests: SlowRequests) -> None:
+        """Its requests that take `slow_requests.seconds` are given to that when they end."""
     def stop(self) -> None: ...
     def close(self) -> None: ...
     def figures(self) -> dict[str, int]: ...

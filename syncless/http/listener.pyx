@@ -53,7 +53,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from libc.time cimport time as seconds_now
 
-from syncless._core.clock cimport monotonic_ns
+from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.linked cimport LinkedList, append, insert_behind, remove
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable, Scheduler
@@ -492,6 +492,7 @@ cdef class Listener:
         self.proxy_protocol = proxy_protocol
         self.access_log = access_log
         self.error_log = error_log
+        self.slow_ns = NEVER
         self.complaints = {}
         self.loop = get_loop()
         self.deadlines = Deadlines(self.loop)
@@ -509,6 +510,11 @@ cdef class Listener:
         self.response_heads = ResponseHeads()
         self.paces = Paces(self.loop)
         self.paces.limits = &self.limits
+
+    def report_slow(self, slow_requests) -> None:
+        """Its requests that take `slow_requests.seconds` are given to that when they end."""
+        self.slow_requests = slow_requests
+        self.slow_ns = <int64_t> (slow_requests.seconds * 1e9)
 
     def stop(self) -> None:
         """From now on every response closes its connection."""

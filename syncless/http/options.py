@@ -229,6 +229,8 @@ OPTIONS = {  # heading -> options
             "write errors to this file instead of stderr (SIGUSR1 reopens log files)"),
         Option("error_log_format", "text", "FORMAT", choices=FORMATS, text=
             "text (default) or json, one object per line"),
+        Option("slow_request", 0, "SECONDS", read=float, text=
+            "log requests that take as long, with what they waited for (default 0: none)"),
         Option("log_level", None, where=COMMAND, choices=(*NAMED,), text=
             "least severe entries of the error log (default: all); from warning on, print no addresses"),
         Option("quiet", False, where=PROGRAM, short="-q", text="do not print the addresses"),
@@ -343,6 +345,7 @@ class ServerOptions(LimitOptions, total=False):
     access_log_format: str | Mapping[str, str]
     error_log: str | os.PathLike[str] | TextIO | None
     error_log_format: str
+    slow_request: float
     limits: Limits | None
     ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None
     certfile: str | None

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from syncless.http.compression import Compression
     from syncless.http.options import LimitOptions
     from syncless.http.program.hooks import Hook
+    from syncless.http.slowrequests import SlowRequests
     from syncless.http.static.files import Paths, StaticFiles
 
 Self = TypeVar("Self", bound="Server")
@@ -67,6 +68,7 @@ class Server:
         access_log_format: str | Mapping[str, str] = "combined",
         error_log: str | os.PathLike[str] | TextIO | None = None,
         error_log_format: str = "text",
+        slow_request: float = 0,
         limits: Limits | None = None,
         ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None,
         certfile: str | None = None,
@@ -140,6 +142,12 @@ class Server:
             unix_owner,
         )
         self.sockets = Sockets(wanted, options, self.certificates is not None)
+        if slow_request < 0:
+            raise ValueError("slow_request must not be negative")
+        self.slow_request = slow_request
+        self.slow_requests: SlowRequests | None = None
+        self.keeps_slowest = False
+        """Whether anybody wants to know the slowest requests; set before it starts."""
         self.logs = Logs(access_log, access_log_format, error_log, error_log_format)
         if native and http2 == "cleartext":
             raise ValueError("http2='cleartext' cannot be combined with native handlers: they speak HTTP/1.1")
@@ -211,6 +219,9 @@ class Server:
         watch_hubs()
         self.told_to_stop = Event()  # applications find it
         self.logs.open()
+        if self.slow_request or self.keeps_slowest:
+            slow = import_module("syncless.http.slowrequests")
+            self.slow_requests = slow.SlowRequests(self.slow_request, self.logs.errors, self.keeps_slowest)
         opened: Opened = []
         try:
             opened = self.sockets.open()
@@ -255,6 +266,8 @@ class Server:
             proxy_protocol=self.proxy_protocol,
         )
         listener.counters = self.counters
+        if self.slow_requests is not None:
+            listener.report_slow(self.slow_requests)
         if self.http2 == "cleartext" or (self.http2 == "tls" and tls):
             listener.http2 = self.sessions()
         return listener

@@ -17,8 +17,9 @@ from types import FrameType
 from typing import NamedTuple
 
 from syncless._core.calls.sidethread import SideThread, wait_readable
+from syncless._core.installed import OWN, is_installed
 from syncless._core.threadloop import current_loop
-from syncless.tools.knownlibraries import OWN, REFUSED, below_sys_path, is_refused, owner, user
+from syncless.tools.knownlibraries import REFUSED, below_sys_path, is_refused, owner, user
 
 try:
     from syncless._core.nativestack import native_stack
@@ -26,8 +27,6 @@ except ModuleNotFoundError:  # setup.py builds it where stacks can be read
     native_stack = None  # type: ignore[assignment]
 
 
-INSTALLED = (os.path.dirname(os.__file__) + "/", "<frozen ", *OWN)
-"""Beginnings of the names of files that are not the program's."""
 SHOWN_FRAMES = 40
 """Of a stack, the innermost."""
 
@@ -98,14 +97,9 @@ def _caller(frame: FrameType) -> str:
     """The line of the program that a function of Python or of a package works for; "" if it is none of
     those."""
     each: FrameType | None = frame
-    while each is not None and _is_installed(each.f_code.co_filename):
+    while each is not None and is_installed(each.f_code.co_filename):
         each = each.f_back
     return "" if each is None or each is frame else _line(each)
-
-
-def _is_installed(file: str) -> bool:
-    folders = file.split("/")
-    return file.startswith(INSTALLED) or "site-packages" in folders or "dist-packages" in folders
 
 
 def _is_between(path: str) -> bool:
@@ -148,7 +142,8 @@ class Watch:
         self._to_the_end = to_the_end
         self._looks: list[Stall] = []
         self._loop = current_loop()
-        self._thread, self._number = _thread.get_ident(), _thread.get_native_id()
+        # get_ident() is that of the tasklet, under the patch
+        self._thread, self._number = self._loop.thread_id, _thread.get_native_id()
         self._stall: Stall | None = None
         self._longest = 0.0
         self._beside = SideThread(self._look)

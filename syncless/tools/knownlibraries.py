@@ -12,10 +12,8 @@ import sys
 from functools import lru_cache
 from typing import NamedTuple
 
-import greenlet
+from syncless._core.installed import OWN
 
-OWN = tuple(f"{os.path.dirname(path)}/" for path in (os.path.dirname(__file__), greenlet.__file__))
-"""The folders of syncless and greenlet."""
 SAFE, CARE, REFUSED = "safe", "care", "refused"
 
 

@@ -129,6 +129,7 @@ def test_limits_of_all_places_are_put_together(folder, monkeypatch):
         ),
         ("unix-mode = '9'\n", "syncless.toml: unix-mode: '9': write an octal number such as 660"),
         ("unix-mode = 660\n", "syncless.toml: unix-mode: write a string, not 660"),
+        ("slow_request = true\n", "syncless.toml: slow_request: write a number, not True"),
         ("umask = 27\n", "syncless.toml: umask: write a string, not 27"),
         ("workers =\n", "syncless.toml: Invalid value"),
     ],

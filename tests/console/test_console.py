@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import pathlib
 import pty
@@ -217,10 +218,10 @@ def program(tmp_path, *arguments, at="1"):
         syncless.run_in_thread(running.communicate)
 
 
-def attach(tmp_path, *arguments, says=""):
+def attach(tmp_path, *arguments, says="", command="console"):
     return syncless.run_in_thread(
         subprocess.run,
-        [sys.executable, "-m", "syncless", "console", *arguments],
+        [sys.executable, "-m", "syncless", command, *arguments],
         input=says,
         env=environment(tmp_path),
         capture_output=True,
@@ -240,6 +241,41 @@ def test_console_attaches_to_a_server_by_its_process_id(tmp_path):
         )
         assert asked.stdout == "a\nb\nTrue\n" and asked.returncode == 0, asked.stderr
     assert server.returncode == 0 and not (tmp_path / "syncless" / f"console-{server.pid}").exists()
+
+
+WAITS = """
+import syncless
+def pause():
+    while True:
+        syncless.sleep(0.01)
+syncless.spawn(pause)
+print("begun", flush=True)
+syncless.Event().wait()
+"""
+
+
+@pytest.mark.virtual_time(False)  # other processes
+def test_trace_of_a_process_is_written_for_perfetto(tmp_path):
+    (tmp_path / "program.py").write_text(WAITS)
+    into = tmp_path / "trace.json"
+    with program(tmp_path, "run", str(tmp_path / "program.py")) as running:
+        done = attach(tmp_path, str(running.pid), "--seconds", "0.1", "-o", str(into), command="trace")
+        assert done.returncode == 0 and done.stdout.startswith(f"{into}: "), done.stderr
+        running.kill()
+    events = json.loads(into.read_text())
+    named = {event["tid"] for event in events if event.get("args", {}).get("name", "").startswith("pause-")}
+    waits = [
+        event for event in events if event["ph"] == "X" and event["tid"] in named and event["cat"] == "wait"
+    ]
+    assert waits and {event["name"] for event in waits} == {"sleep"}
+    assert f"{tmp_path}/program.py:5 in pause()" in {event["args"].get("place") for event in waits}
+
+
+@pytest.mark.virtual_time(False)  # other processes
+def test_trace_that_cannot_be_made_has_a_reason(tmp_path):
+    done = attach(tmp_path, str(os.getpid()), command="trace")
+    assert done.returncode == 1 and "SYNCLESS_CONSOLE=1" in done.stderr
+    assert attach(tmp_path, "1", "--seconds", "0", command="trace").returncode == 2
 
 
 @pytest.mark.virtual_time(False)  # other processes

@@ -72,6 +72,26 @@ def test_computation_in_python_is_told_from_c():
     assert "it computes in Python" in reports[0] and "in C: " not in reports[0]
 
 
+IN_TASKLET = """
+import syncless
+from syncless import debug
+reports = []
+def watch():
+    with debug.Watchdog(20, report=lambda seconds, stack: reports.append(stack)):
+        while not reports:
+            pass
+syncless.spawn(watch).join()
+print("while not reports" in reports[0])
+"""
+
+
+def test_watchdog_of_a_tasklet_reports_under_the_patch(tmp_path):
+    (tmp_path / "program.py").write_text(IN_TASKLET)
+    command = [sys.executable, "-m", "syncless", "run", str(tmp_path / "program.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.stdout == "True\n", done.stderr
+
+
 @pytest.mark.parametrize("name", [None, "clock_gettime"])
 def test_reading_the_clock_is_no_computation_in_c(monkeypatch, name):
     frames = [(name, "linux-vdso.so.1"), (None, "/lib/libc.so.6")]
@@ -268,6 +288,7 @@ def test_time_of_a_hold_is_booked_on_each_place_that_was_seen(monkeypatch):
 
     class Loop:
         held = 0
+        thread_id = threading.get_ident()
 
         def held_for(self):
             return self.held

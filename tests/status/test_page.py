@@ -30,6 +30,10 @@ def test_page_follows_its_server(seen):
             assert "event" in text("#requests")
             assert page.evaluate("document.querySelector('#forged')") is None
         assert eventually(lambda: "No request is in flight." in text("main"))
+        assert eventually(lambda: "GET /event/<img id=forged>" in text("#slowest"))
+        page.evaluate("document.querySelector('#slowest summary').click()")
+        assert eventually(lambda: "in 1 waits" in text("#slowest") and WAITS_AT in text("#slowest"))
+        assert page.evaluate("document.querySelectorAll('#slowest .track i').length") == 4
         with Asking(running, "/burn"):
             assert eventually(
                 lambda: "while not told()" in page.evaluate("document.querySelector('#stalls')?.textContent"),

@@ -57,6 +57,24 @@ def test_requests_in_flight_are_shown_with_what_they_wait_for(seen, workers):
     assert eventually(lambda: not in_flight(running.status()))
 
 
+def slowest(running):
+    return [told for worker in running.status()["workers"] for told in worker["slowest_requests"]]
+
+
+@both
+def test_slow_request_that_has_ended_is_shown_with_its_waits(seen, workers):
+    running = seen("--workers", workers)
+    with Asking(running, "/event/x"):
+        status_when(running, lambda status: any(one["seconds"] > 0.2 for one in in_flight(status)))
+    assert eventually(lambda: slowest(running))
+    [told] = slowest(running)
+    assert told["request"] == "GET /event/x" and told["client"] == "127.0.0.1" and told["seconds"] > 0.2
+    assert told["running"] + told["queued"] + told["waited"] == pytest.approx(told["seconds"])
+    [wait] = told["waits"]
+    assert wait["why"] == "event" and f"{wait['file']}:{wait['line']} in".endswith(WAITS_AT[: -len(" app")])
+    assert 0 <= wait["since"] <= wait["since"] + wait["seconds"] <= told["seconds"]
+
+
 def is_ready(worker):
     return worker["answers"] and worker["state"] == "ready"
 

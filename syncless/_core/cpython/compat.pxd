@@ -28,6 +28,41 @@ cdef extern from *:
     #endif
     }
 
+    /* The exception that is set, if there is one, is set aside and put back. */
+    static inline void syncless_set_aside(PyObject *raised[3]) {
+    #if PY_VERSION_HEX >= 0x030C0000
+        raised[0] = PyErr_GetRaisedException();
+    #else
+        PyErr_Fetch(&raised[0], &raised[1], &raised[2]);
+    #endif
+    }
+
+    static inline void syncless_put_back(PyObject *raised[3]) {
+    #if PY_VERSION_HEX >= 0x030C0000
+        PyErr_SetRaisedException(raised[0]);
+    #else
+        PyErr_Restore(raised[0], raised[1], raised[2]);
+    #endif
+    }
+
+    /* Where a frame is in its code: its line is looked up later, if it can be. */
+    static inline int syncless_place_in(PyObject *frame) {
+    #if PY_VERSION_HEX >= 0x030B0000
+        return PyFrame_GetLasti((PyFrameObject *)frame);
+    #else
+        return PyFrame_GetLineNumber((PyFrameObject *)frame);
+    #endif
+    }
+
+    static inline int syncless_line_at(PyObject *code, int place) {
+    #if PY_VERSION_HEX >= 0x030B0000
+        return PyCode_Addr2Line((PyCodeObject *)code, place);
+    #else
+        (void)code;
+        return place;
+    #endif
+    }
+
     /* The state of this OS thread if it runs Python code but has given up the GIL for the moment, else NULL.
        The GIL need not be held. `holds`: whether it holds it. */
     static inline PyThreadState *syncless_detached_state(int *holds) {
@@ -86,6 +121,10 @@ cdef extern from *:
         pass
     PyThreadState* detached_state "syncless_detached_state" (int* holds) noexcept nogil
     object raised "syncless_raised" ()
+    void set_aside "syncless_set_aside" (PyObject** raised) noexcept
+    void put_back "syncless_put_back" (PyObject** raised) noexcept
+    int place_in "syncless_place_in" (PyObject* frame) noexcept
+    int line_at "syncless_line_at" (PyObject* code, int place) noexcept
     void set_asyncgen_hooks "syncless_set_asyncgen_hooks" (PyObject* first, PyObject* last) noexcept
     bint in_main_interpreter "syncless_in_main_interpreter" () noexcept
     uint64_t dict_version "syncless_dict_version" (object mapping) noexcept

@@ -98,6 +98,7 @@ cdef class Case(StandIn):
             (<Case> case).leave()
         if owner.state == PARKED and owner.why == IN_SELECT:
             owner.state = READY
+            owner.ready_since = owner.loop.clock.now
             owner.loop.push(owner)
         return 1
 

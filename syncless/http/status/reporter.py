@@ -55,7 +55,8 @@ class Reporter:
         self._server = server
         self._row = row
         self._loop = current_loop()
-        self._thread, self._number = _thread.get_ident(), _thread.get_native_id()
+        # get_ident() is that of the tasklet, under the patch
+        self._thread, self._number = self._loop.thread_id, _thread.get_native_id()
         self._stalls: list[dict[str, Any]] = []
         self._stalling: dict[str, Any] | None = None
         self._counted = (0, 0, 0)
@@ -66,6 +67,7 @@ class Reporter:
         self._lock = _thread.allocate_lock()
         self._counters = Counters(row)
         server.counters = self._counters
+        server.keeps_slowest = True
         self.write_figures()
         write(row, [("pid", os.getpid())])
 
@@ -153,6 +155,7 @@ class Reporter:
     def report(self) -> dict[str, Any]:
         """The requests in flight, the oldest first, and the stalls."""
         self.write_figures()
+        slow = self._server.slow_requests
         requests = []
         others: dict[str, int] = {}
         parked = {}
@@ -172,6 +175,7 @@ class Reporter:
             "requests": shown[:SHOWN_REQUESTS],
             "more_requests": len(shown[SHOWN_REQUESTS:]),
             "other_tasklets": others,
+            "slowest_requests": slow.slowest() if slow is not None else [],
             "recent_stalls": self._stuck() + self._stalls[::-1],
         }
 

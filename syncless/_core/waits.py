@@ -1,0 +1,81 @@
+"""A wait of a tasklet that is over, in words. recorder.pyx keeps them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+SERVICES = {
+    53: "DNS",
+    1433: "SQL Server",
+    1521: "Oracle",
+    3306: "MySQL",
+    5432: "PostgreSQL",
+    5672: "AMQP",
+    6379: "Redis",
+    9042: "Cassandra",
+    9092: "Kafka",
+    9200: "Elasticsearch",
+    11211: "memcached",
+    27017: "MongoDB",
+}
+"""What usually listens on a port."""
+
+
+class Wait(NamedTuple):
+    """One that is over."""
+
+    why: str
+    """As in Tasklet.waiting_for."""
+    on: str
+    """The peer of a socket, or what the wait was said to be for; or ""."""
+    file: str
+    """Where the program waited; "" if nobody has looked."""
+    line: int
+    function: str
+    since: float
+    """Seconds of the monotonic clock."""
+    seconds: float
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        port = self.on.rpartition(":")[2]
+        service = SERVICES.get(int(port)) if port.isdecimal() else None
+        on = f"{service} {self.on}" if service else self.on
+        return f"{self.why}: {on}" if on else self.why
+
+    @property
+    def place(self) -> str:
+        """In words; or ""."""
+        file = self.file.removeprefix(f"{os.getcwd()}/")
+        return f"{file}:{self.line} in {self.function}()" if file else ""
+
+    def __str__(self) -> str:
+        return f"{self.what} at {self.place}" if self.file else self.what
+
+
+def longest(waits: Iterable[Wait]) -> list[tuple[Wait, int]]:
+    """The waits, those for the same at the same place as one with their total time; the longest first. Each
+    with their number."""
+    places: dict[tuple[str, str], list[Wait]] = {}
+    for wait in waits:
+        places.setdefault((wait.what, wait.place), []).append(wait)
+    found = [
+        (several[0]._replace(seconds=sum(wait.seconds for wait in several)), len(several))
+        for several in places.values()
+    ]
+    return sorted(found, key=lambda row: -row[0].seconds)
+
+
+def in_words(wait: Wait, number: int) -> str:
+    """A row of `longest`."""
+    several = f" in {number} waits" if number > 1 else ""
+    return f"{wait.seconds:.3f} s{several}: {wait}"
+
+
+def where_time_went(waits: Iterable[Wait]) -> str:
+    """The end of a sentence about a deadline: the longest row; "" if there were no waits."""
+    rows = longest(waits)
+    return f": {in_words(*rows[0])}" if rows else ""

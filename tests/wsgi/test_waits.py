@@ -1,0 +1,152 @@
+"""Each request keeps what it has waited for, where, and for how long."""
+
+import gc
+import time
+import weakref
+
+import pytest
+
+import syncless
+from syncless._core.recorder import recorded
+from syncless._core.waits import Wait
+from syncless.io import socket
+
+pytestmark = pytest.mark.virtual_time
+
+
+def answer(start_response, body=b"ok"):
+    start_response("200 OK", [])
+    return [body]
+
+
+@pytest.fixture
+def waits_of(start):
+    """The waits of a request to an application that calls the functions, one after the other."""
+
+    def ask(*functions, requests=1):
+        told = []
+
+        def app(environ, start_response):
+            for function in functions:
+                function()
+            kept = recorded(syncless.current())
+            told.append((kept.kept(), kept.number, kept.waited_seconds, kept.queued_seconds))
+            return answer(start_response)
+
+        client = start.client(start(app))
+        for _ in range(requests):
+            assert client.get("/")[2] == b"ok"
+        return told
+
+    return ask
+
+
+def pause():
+    syncless.sleep(0.5)
+
+
+def line_of(function):
+    return function.__code__.co_firstlineno + 1
+
+
+def test_wait_is_kept_with_its_line_and_length(waits_of):
+    [([wait], number, waited, queued)] = waits_of(pause)
+    assert (wait.why, wait.file, wait.line, wait.function) == ("sleep", __file__, line_of(pause), "pause")
+    assert (wait.seconds, waited, queued) == pytest.approx((0.5, 0.5, 0), abs=1e-3) and number == 1
+    assert str(wait) == f"sleep at tests/wsgi/test_waits.py:{line_of(pause)} in pause()"
+
+
+def test_line_is_the_programs_and_not_that_of_a_library(waits_of):
+    def wait_in_library():
+        syncless.Event().wait(0.25)
+
+    def wait_by_library():
+        syncless.wait([syncless.spawn(syncless.sleep, 0.25)])
+
+    [(waits, *_)] = waits_of(wait_in_library, wait_by_library)
+    assert [(wait.file, wait.function) for wait in waits] == [
+        (__file__, "wait_in_library"),
+        (__file__, "wait_by_library"),
+    ]
+
+
+def test_socket_is_named_by_its_peer(waits_of):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = socket.create_connection(listening.getsockname())
+        server, _ = listening.accept()
+        address = "{}:{}".format(*listening.getsockname())
+
+        def ask():
+            syncless.spawn(lambda: (syncless.sleep(0.1), server.sendall(b"x")))
+            client.recv(1)
+
+        with client, server:
+            [([wait], *_)] = waits_of(ask)
+    assert wait.what == f"socket read: {address}" and wait.seconds == pytest.approx(0.1, abs=1e-3)
+
+
+@pytest.mark.parametrize(("port", "service"), [(5432, "PostgreSQL "), (6379, "Redis "), (9999, "")])
+def test_known_port_is_named_by_its_service(port, service):
+    wait = Wait("socket read", f"10.0.0.5:{port}", "shop/orders.py", 41, "pay", 0.0, 0.98)
+    assert str(wait) == f"socket read: {service}10.0.0.5:{port} at shop/orders.py:41 in pay()"
+
+
+def test_time_in_the_ready_queue_is_told_apart(waits_of):
+    """The loop is held when the wait is over."""
+
+    def wait():
+        syncless.spawn(time.sleep, 0.3)
+        syncless.sleep(0.1)
+
+    [([kept], _, waited, queued)] = waits_of(wait)
+    assert (kept.seconds, waited, queued) == pytest.approx((0.1, 0.1, 0.2), abs=1e-3)
+
+
+def test_longest_waits_are_kept_of_many(waits_of):
+    def many():
+        for number in range(300):
+            syncless.sleep(0.3 if number == 7 else 0.001 * (1 + number % 50))
+
+    [(waits, number, *_)] = waits_of(many)
+    lengths = sorted((round(wait.seconds * 1000) for wait in waits), reverse=True)
+    assert number == 300 and len(waits) == 64
+    assert lengths == sorted((300 if n == 7 else 1 + n % 50 for n in range(300)), reverse=True)[:64]
+    assert [wait.since for wait in waits] == sorted(wait.since for wait in waits)
+
+
+def test_next_request_of_the_connection_begins_anew(waits_of):
+    told = waits_of(pause, requests=3)
+    assert [number for _, number, *_ in told] == [1, 1, 1]
+
+
+def test_lines_of_quick_waits_are_not_looked_up_before_they_add_up(waits_of):
+    def quick():
+        for _ in range(30):
+            syncless.sleep(0.001)
+
+    [(waits, *_)] = waits_of(quick)
+    assert [bool(wait.file) for wait in waits] == [False] * 19 + [True] * 11
+
+
+def test_wait_that_ends_by_an_exception_is_kept(waits_of):
+    def late():
+        with pytest.raises(TimeoutError), syncless.deadline(0.2):
+            syncless.sleep(5)
+
+    [([wait], *_)] = waits_of(late)
+    assert wait.seconds == pytest.approx(0.2, abs=1e-3) and wait.function == "late"
+
+
+def test_code_of_an_old_request_is_not_kept_alive(waits_of):
+    space = {}
+    exec("import syncless\ndef wait():\n    syncless.sleep(0.1)\n", space)
+    code = weakref.ref(space["wait"].__code__)
+    calls = [space["wait"]]
+    del space
+    waits_of(lambda: calls.pop()() if calls else None, requests=2)
+    gc.collect()
+    assert code() is None
+
+
+def test_tasklet_that_is_no_request_records_nothing():
+    assert recorded(syncless.current()) is None
