@@ -1,0 +1,180 @@
+"""Tasklets whose queries are interrupted, under the patch: ``python -m tests.patches.interrupted DRIVER PORT
+WHAT [QUERIES]``, where WHAT is a function of this module. Prints JSON."""
+
+import contextlib
+import json
+import random
+import sys
+
+import syncless
+from syncless.patches import patch_all, patch_native
+
+TASKLETS = 40
+LONG = 60
+"""Seconds of a query whose end no test waits for."""
+
+
+class PostgreSQL:
+    others: tuple[str, ...] = ()
+    running = (
+        "SELECT count(*) FROM pg_stat_activity "
+        f"WHERE state = 'active' AND query LIKE '%pg_sleep({LONG})%' AND pid <> pg_backend_pid()"
+    )
+
+    def ask(self, connection, number, pause):
+        """The answer to a question of its own, which takes this many seconds."""
+        with contextlib.closing(connection.cursor()) as cursor:
+            cursor.execute(f"SELECT {number}, pg_sleep({pause})")
+            return cursor.fetchone()[0]
+
+
+class Psycopg(PostgreSQL):
+    others = ("copy", "stream", "pipeline", "many_rows", "transaction")
+
+    def __init__(self, port):
+        import psycopg
+
+        self.error = psycopg.Error
+        self.connect = lambda: psycopg.connect(f"host=127.0.0.1 port={port} user=postgres", autocommit=True)
+
+    def copy(self, connection):
+        with connection.cursor().copy(f"COPY (SELECT 5, pg_sleep({LONG})) TO STDOUT") as copy:
+            list(copy)
+
+    def stream(self, connection):
+        for _ in connection.cursor().stream(f"SELECT generate_series(1, 9), pg_sleep({LONG})"):
+            pass
+
+    def pipeline(self, connection):
+        with connection.pipeline():
+            for number in range(3):
+                connection.execute(f"SELECT {number}, pg_sleep({LONG})")
+
+    def many_rows(self, connection):
+        connection.execute(
+            f"SELECT n, CASE WHEN n > 99999 THEN pg_sleep({LONG}) END FROM generate_series(1, 100000) n"
+        )
+
+    def transaction(self, connection):
+        with connection.transaction():
+            self.ask(connection, 0, LONG)
+
+    def is_open(self, connection):
+        return not connection.closed
+
+
+DRIVERS = {
+    "psycopg": (Psycopg, "psycopg", "postgresql"),
+}
+"""Name -> (class, the module that it imports, the server)."""
+
+
+def still_running(driver):
+    """How many long queries the server computes when it has had time to end them."""
+    connection = driver.connect()
+    for _ in range(400):
+        with contextlib.closing(connection.cursor()) as cursor:
+            cursor.execute(driver.running)
+            count = cursor.fetchone()[0]
+        connection.rollback()
+        if not count:
+            break
+        syncless.sleep(0.05)
+    connection.close()
+    return count
+
+
+def is_usable(driver, connection):
+    """Or closed."""
+    if driver.is_open(connection):
+        connection.rollback()
+        usable = driver.ask(connection, 7, 0) == 7
+        connection.close()
+        return usable
+    return True
+
+
+def late(driver, connections, asks):
+    """What is left of queries that never end, each under a deadline."""
+    told = {"late": 0}
+
+    def work(connection, ask):
+        try:
+            with syncless.deadline(0.2):
+                ask(connection)
+        except TimeoutError:
+            told["late"] += 1
+
+    syncless.join_all([syncless.spawn(work, *each) for each in zip(connections, asks, strict=True)])
+    usable = sum(is_usable(driver, each) for each in connections)
+    return {**told, "usable": usable, "running": still_running(driver)}
+
+
+def long_queries(driver):
+    connections = [driver.connect() for _ in range(100)]
+    return late(driver, connections, [lambda connection: driver.ask(connection, 0, LONG)] * 100)
+
+
+def other_ways(driver):
+    """To wait for an answer than execute()."""
+    asks = [getattr(driver, name) for name in driver.others] * 10
+    return late(driver, [driver.connect() for _ in asks], asks)
+
+
+def killed_again(driver, count=10):
+    """Each is killed over and over until it has ended."""
+    connections = [driver.connect() for _ in range(count)]
+    tasklets = [syncless.spawn(driver.ask, each, 0, LONG) for each in connections]
+    syncless.sleep(0.05)
+    while waiting := [each for each in tasklets if not each.done()]:
+        for each in waiting:
+            each.kill(block=False)
+        syncless.sleep(0.005)
+    usable = sum(is_usable(driver, each) for each in connections)
+    return {"usable": usable, "running": still_running(driver)}
+
+
+def storm(driver, queries):
+    """Many short queries under tiny deadlines, on connections that go back to a pool. Each answer is compared
+    with its question; an error is a cancel that came late and hit the next query."""
+    told = {"answered": 0, "late": 0, "wrong": 0, "errors": []}
+    pool = syncless.Queue()
+    for _ in range(TASKLETS // 2):
+        pool.put(driver.connect())
+    chance, left = random.Random(31), iter(range(queries))
+
+    def work():
+        for number in left:
+            connection = pool.get()
+            try:
+                with syncless.deadline(chance.choice([0.0005, 0.001, 0.002, 0.005, LONG])):
+                    answer = driver.ask(connection, number, chance.choice([0, 0, 0.001, 0.002]))
+                told["answered"] += 1
+                told["wrong"] += answer != number
+            except TimeoutError:
+                told["late"] += 1
+            except driver.error as error:
+                told["errors"].append(repr(error))
+            finally:
+                if driver.is_open(connection):
+                    connection.rollback()
+                else:
+                    connection = driver.connect()
+                pool.put(connection)
+
+    syncless.join_all([syncless.spawn(work) for _ in range(TASKLETS)])
+    while not pool.empty():
+        pool.get().close()
+    return told
+
+
+def main(name, port, what, *numbers):
+    patch_all()
+    driver, module, _ = DRIVERS[name]
+    if module == "MySQLdb":
+        patch_native("MySQLdb")
+    print(json.dumps(globals()[what](driver(port), *map(int, numbers))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
