@@ -13,6 +13,7 @@ Guarded by tests/patches/test_interrupted.py.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -22,6 +23,7 @@ from syncless._core.calls.threads import ThreadPool
 from syncless._core.current import may_park, uninterrupted
 from syncless._core.tasklet import spawn
 from syncless._core.timeout import Timeout
+from syncless.io import socket
 from syncless.patches.registry import Patcher
 
 CANCEL_SECONDS = 1.0
@@ -62,6 +64,12 @@ def cancel_until(answered: Callable[[], object], cancel: Callable[[], object]) -
 def in_thread(function: Callable[..., Any], *args: Any) -> Any:
     """For calls that wait in C."""
     return _pool.run(function, *args) if may_use_threads() else function(*args)
+
+
+def shut_down(fd: int) -> None:
+    """Ends a connection that a library of C, or a thread, has in use."""
+    with suppress(OSError), socket.socket(fileno=os.dup(fd)) as ours:
+        ours.shutdown(socket.SHUT_RDWR)
 
 
 def psycopg(patcher: Patcher, module: Any) -> None:

@@ -2,9 +2,11 @@
 WHAT [QUERIES]``, where WHAT is a function of this module. Prints JSON."""
 
 import contextlib
+import io
 import json
 import random
 import sys
+from types import SimpleNamespace
 
 import syncless
 from syncless.patches import patch_all, patch_native
@@ -21,11 +23,20 @@ class PostgreSQL:
         f"WHERE state = 'active' AND query LIKE '%pg_sleep({LONG})%' AND pid <> pg_backend_pid()"
     )
 
-    def ask(self, connection, number, pause):
-        """The answer to a question of its own, which takes this many seconds."""
+    asked = "SELECT {}, pg_sleep({})"
+
+    def value(self, connection, query):
+        """The first one of its answer."""
         with contextlib.closing(connection.cursor()) as cursor:
-            cursor.execute(f"SELECT {number}, pg_sleep({pause})")
+            cursor.execute(query)
             return cursor.fetchone()[0]
+
+    def ask(self, connection, number, pause):
+        """The number, after this many seconds."""
+        return self.value(connection, self.asked.format(number, pause))
+
+    def is_open(self, connection):
+        return not connection.closed
 
 
 class Psycopg(PostgreSQL):
@@ -59,12 +70,51 @@ class Psycopg(PostgreSQL):
         with connection.transaction():
             self.ask(connection, 0, LONG)
 
-    def is_open(self, connection):
-        return not connection.closed
+
+class Psycopg2(PostgreSQL):
+    others = ("copy", "named_cursor")
+
+    def __init__(self, port):
+        import psycopg2
+
+        self.error = psycopg2.Error
+        self.connect = lambda: psycopg2.connect(host="127.0.0.1", port=port, user="postgres")
+
+    def copy(self, connection):
+        connection.cursor().copy_expert(f"COPY (SELECT 5, pg_sleep({LONG})) TO STDOUT", io.StringIO())
+
+    def named_cursor(self, connection):
+        cursor = connection.cursor("name")
+        cursor.execute(f"SELECT pg_sleep({LONG})")
+        cursor.fetchone()
+
+
+class SQLAlchemy(PostgreSQL):
+    """Each query is made on a connection of a QueuePool."""
+
+    url = "postgresql+psycopg://postgres@127.0.0.1:{}/postgres"
+
+    def __init__(self, port):
+        import sqlalchemy
+
+        engine = sqlalchemy.create_engine(self.url.format(port), pool_size=100)
+        self.error, self.text, self.open = sqlalchemy.exc.DBAPIError, sqlalchemy.text, engine.connect
+        self.connect = lambda: SimpleNamespace(closed=False, rollback=lambda: None, close=engine.dispose)
+
+    def value(self, connection, query):
+        with self.open() as taken:
+            return taken.execute(self.text(query)).scalar()
+
+
+class SQLAlchemyPsycopg2(SQLAlchemy):
+    url = "postgresql+psycopg2://postgres@127.0.0.1:{}/postgres"
 
 
 DRIVERS = {
     "psycopg": (Psycopg, "psycopg", "postgresql"),
+    "psycopg2": (Psycopg2, "psycopg2", "postgresql"),
+    "sqlalchemy with psycopg": (SQLAlchemy, "sqlalchemy", "postgresql"),
+    "sqlalchemy with psycopg2": (SQLAlchemyPsycopg2, "sqlalchemy", "postgresql"),
 }
 """Name -> (class, the module that it imports, the server)."""
 
@@ -73,9 +123,7 @@ def still_running(driver):
     """How many long queries the server computes when it has had time to end them."""
     connection = driver.connect()
     for _ in range(400):
-        with contextlib.closing(connection.cursor()) as cursor:
-            cursor.execute(driver.running)
-            count = cursor.fetchone()[0]
+        count = driver.value(connection, driver.running)
         connection.rollback()
         if not count:
             break
@@ -106,8 +154,8 @@ def late(driver, connections, asks):
             told["late"] += 1
 
     syncless.join_all([syncless.spawn(work, *each) for each in zip(connections, asks, strict=True)])
-    usable = sum(is_usable(driver, each) for each in connections)
-    return {**told, "usable": usable, "running": still_running(driver)}
+    running = still_running(driver)
+    return {**told, "running": running, "usable": sum(is_usable(driver, each) for each in connections)}
 
 
 def long_queries(driver):
@@ -130,8 +178,8 @@ def killed_again(driver, count=10):
         for each in waiting:
             each.kill(block=False)
         syncless.sleep(0.005)
-    usable = sum(is_usable(driver, each) for each in connections)
-    return {"usable": usable, "running": still_running(driver)}
+    running = still_running(driver)
+    return {"running": running, "usable": sum(is_usable(driver, each) for each in connections)}
 
 
 def storm(driver, queries):
