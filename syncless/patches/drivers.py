@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from syncless.patches import grpc, psycopg2, queries
+from syncless.patches import grpc, mysql, psycopg2, queries
 from syncless.patches.registry import Patcher, when_imported
 
 
@@ -42,5 +42,6 @@ def patch(patcher: Patcher) -> None:
     when_imported(patcher, "psycopg2.extensions", psycopg2.patch)
     when_imported(patcher, "psycopg.waiting", _psycopg)
     when_imported(patcher, "psycopg.connection", queries.psycopg)
+    when_imported(patcher, "pymysql.connections", mysql.pymysql)
     when_imported(patcher, "grpc._cython.cygrpc", grpc.patch)
     when_imported(patcher, "engineio.base_server", _engineio)

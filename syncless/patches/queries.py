@@ -34,9 +34,9 @@ AGAIN_SECONDS = 0.1
 _pool = ThreadPool(32)
 
 
-def finish(function: Callable[..., object], *args: Any) -> None:
+def finish(function: Callable[..., object], *args: Any, leave: bool = False) -> None:
     """function(*args) for at most CANCEL_SECONDS, whatever else is thrown at the tasklet meanwhile: that is
-    raised at its next wait. Errors of the function are dropped."""
+    raised at its next wait. With `leave` it goes on beyond that time. Errors of the function are dropped."""
     if not may_park():
         return
 
@@ -48,7 +48,8 @@ def finish(function: Callable[..., object], *args: Any) -> None:
     try:
         uninterrupted(tidying.join, CANCEL_SECONDS)
     finally:
-        uninterrupted(tidying.kill)
+        if not leave:
+            uninterrupted(tidying.kill)
 
 
 def cancel_until(answered: Callable[[], object], cancel: Callable[[], object]) -> None:

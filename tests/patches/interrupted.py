@@ -89,6 +89,35 @@ class Psycopg2(PostgreSQL):
         cursor.fetchone()
 
 
+class PyMySQL(PostgreSQL):
+    running = (
+        "SELECT COUNT(*) FROM information_schema.processlist "
+        f"WHERE info LIKE '%, SLEEP({LONG})%' AND id <> CONNECTION_ID()"
+    )
+    asked = "SELECT {}, SLEEP({})"
+    others = ("unbuffered", "many_rows", "lock")
+
+    def __init__(self, port):
+        import pymysql
+
+        self.error, self.module = pymysql.Error, pymysql
+        self.connect = lambda: pymysql.connect(host="127.0.0.1", port=port, user="root", database="mysql")
+
+    def is_open(self, connection):
+        return connection.open
+
+    def unbuffered(self, connection):
+        with contextlib.closing(connection.cursor(self.module.cursors.SSCursor)) as cursor:
+            cursor.execute(f"SELECT seq, IF(seq > 5000, SLEEP({LONG}), 0) FROM seq_0_to_9999")
+            cursor.fetchall()
+
+    def many_rows(self, connection):
+        self.value(connection, f"SELECT seq, IF(seq > 5000, SLEEP({LONG}), 0) FROM seq_0_to_9999")
+
+    def lock(self, connection):
+        self.value(connection, "DO GET_LOCK('lock', 0), SLEEP(60)")
+
+
 class SQLAlchemy(PostgreSQL):
     """Each query is made on a connection of a QueuePool."""
 
@@ -113,6 +142,7 @@ class SQLAlchemyPsycopg2(SQLAlchemy):
 DRIVERS = {
     "psycopg": (Psycopg, "psycopg", "postgresql"),
     "psycopg2": (Psycopg2, "psycopg2", "postgresql"),
+    "pymysql": (PyMySQL, "pymysql", "mariadb"),
     "sqlalchemy with psycopg": (SQLAlchemy, "sqlalchemy", "postgresql"),
     "sqlalchemy with psycopg2": (SQLAlchemyPsycopg2, "sqlalchemy", "postgresql"),
 }
@@ -167,6 +197,18 @@ def other_ways(driver):
     """To wait for an answer than execute()."""
     asks = [getattr(driver, name) for name in driver.others] * 10
     return late(driver, [driver.connect() for _ in asks], asks)
+
+
+def behind_a_proxy(driver):
+    """Where a thread with the number of ours may be somebody else's."""
+    connection, other = driver.connect(), driver.connect()
+    connection._syncless_port = 1
+    with contextlib.suppress(TimeoutError), syncless.deadline(0.05):
+        driver.ask(connection, 0, LONG)
+    running = driver.value(other, driver.running)
+    other.kill(connection.server_thread_id[0])
+    other.close()
+    return running
 
 
 def killed_again(driver, count=10):
