@@ -14,6 +14,7 @@ import itertools
 import multiprocessing
 import os
 import pathlib
+import re
 import runpy
 import subprocess
 import sys
@@ -361,6 +362,8 @@ class Build(build_ext):
                 return 0.0 if path.startswith(own) else super().timestamp(path)
 
         Dependencies.DependencyTree = Tree
+        # What `from package cimport module` names. Cython 3.3 searches it with a ^ that never matches there.
+        Dependencies.dependency_after_from_regex = re.compile(r"\s*\(([\w.,\s]*)\)|[ \t]*([\w., \t]*)")
 
         directives = pathlib.Path(C_FILES, "directives")
         other = not directives.exists() or directives.read_text() != repr(DIRECTIVES)

@@ -37,7 +37,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core.arrays cimport doubled, with_place_for
 from syncless._core.clock cimport NEVER, monotonic_ns
-from syncless._core.cpython.chunkcache cimport lower_mark, sink
+from syncless._core.cpython.chunkcache cimport lower_mark, note, sink
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.poll.poller cimport READ, WRITE, PollEvent
 from syncless._core.scheduler cimport (
@@ -329,14 +329,12 @@ cdef int64_t trim_carriers(Carriers carriers, int64_t timeout) except -2:
     cdef int64_t now = monotonic_ns(), again
     cdef Py_ssize_t busy = carriers.count - carriers.idle_count
     cdef int _
-    if busy >= carriers.mark:
-        carriers.mark = busy
-        carriers.sunk = now
-    again = sink(&carriers.mark, &carriers.sunk, busy, now)
+    note(&carriers.mark, busy)
+    again = sink(&carriers.mark, busy, now)
     for _ in range(ENDED_PER_POLL):
         if carriers.idle_count <= IDLE_CARRIERS:
             return timeout
-        if carriers.count <= carriers.mark:
+        if carriers.count <= carriers.mark.most:
             return at_most(timeout, again - now)
         ended += 1
         carriers.end_one()

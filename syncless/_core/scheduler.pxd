@@ -4,6 +4,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint64_t
 
+from syncless._core.cpython.chunkcache cimport Mark
 from syncless._core.cpython.greenlet cimport PyGreenlet, Step
 from syncless._core.cpython.threadlocal cimport Locals
 from syncless._core.linked cimport LinkedList, Node
@@ -87,8 +88,7 @@ cdef class Carriers:
     cdef PyGreenlet** idle          # owned
     cdef Py_ssize_t idle_count, idle_capacity
     cdef Py_ssize_t count           # of all that have not ended
-    cdef long mark                  # the most that ran tasklets at once lately
-    cdef int64_t sunk               # when the mark last sank or was reached, ns
+    cdef Mark mark                  # of how many ran tasklets at once
     cdef (PyGreenlet*)[2] starters  # owned
     cdef PyGreenlet* main           # owned: the thread's own greenlet
 

@@ -74,6 +74,9 @@ def translated(extensions, build_dir, **options):
     if "EDITED" in os.environ:  # while Cython translates
         pathlib.Path(os.environ["EDITED"]).touch()
         pathlib.Path(extensions[0].sources[0]).touch()
+    if "DEPENDS" in os.environ:
+        tree = Cython.Build.Dependencies.create_dependency_tree()
+        print(*tree.cimported_files(os.environ["DEPENDS"]))
     return extensions
 
 def setup(ext_modules, **options):
@@ -157,6 +160,17 @@ def test_build_makes_what_is_not_up_to_date(build, tmp_path):
     for folder, suffix in (("", ".pyx"), ("build/cython", ".c")):  # the second is what Cython would do
         (tmp_path / "tree" / folder / "syncless/_core/poll/epoll").with_suffix(suffix).touch()
     assert build()[1] == 1 and build()[1] == 0
+
+
+@pytest.mark.parametrize(
+    "cimport", ["cimport d, linked", "cimport (\n    d,\n    linked,\n)", "cimport(d, linked)"]
+)
+def test_build_knows_of_modules_that_are_imported_from_their_package(build, tmp_path, cimport):
+    name = "syncless/_core/c.pyx"
+    for path, text in ((name, f"from syncless._core {cimport}\n"), ("syncless/_core/d.pxd", "")):
+        (tmp_path / "tree" / path).write_text(text)
+    done, _ = build(DEPENDS=name)
+    assert {"syncless/_core/d.pxd", "syncless/_core/linked.pxd"} <= set(done.stdout.split()), done
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ cdef extern from *:
     static long syncless_kept;
     static long syncless_reused;
     static long syncless_used;                     /* handed out and not freed */
-    static long syncless_mark;                     /* the most that were in use at once lately */
+    static syncless_mark syncless_lately;          /* what was in use */
     /* a dying thread may free its block without the GIL */
     static atomic_flag syncless_chunk_lock = ATOMIC_FLAG_INIT;
 
@@ -38,8 +38,7 @@ cdef extern from *:
         if (size == SYNCLESS_CHUNK) {
             void *block;
             syncless_lock();
-            if (++syncless_used > syncless_mark)
-                syncless_mark = syncless_used;
+            syncless_mark_note(&syncless_lately, ++syncless_used);
             block = syncless_free_chunks;
             if (block) {
                 syncless_free_chunks = *(void **)block;
@@ -58,7 +57,8 @@ cdef extern from *:
             int keep;
             syncless_lock();
             syncless_used--;
-            keep = syncless_kept < SYNCLESS_CHUNK_LIMIT || syncless_kept + syncless_used < syncless_mark;
+            keep = syncless_kept < SYNCLESS_CHUNK_LIMIT ||
+                   syncless_kept + syncless_used < syncless_lately.most;
             if (keep) {
                 *(void **)block = syncless_free_chunks;
                 syncless_free_chunks = block;
@@ -75,7 +75,7 @@ cdef extern from *:
     static int syncless_give_one(void) {
         void *block = NULL;
         syncless_lock();
-        if (syncless_kept > SYNCLESS_CHUNK_LIMIT && syncless_kept + syncless_used > syncless_mark) {
+        if (syncless_kept > SYNCLESS_CHUNK_LIMIT && syncless_kept + syncless_used > syncless_lately.most) {
             block = syncless_free_chunks;
             syncless_free_chunks = *(void **)block;
             syncless_kept--;
@@ -95,7 +95,7 @@ cdef extern from *:
     long syncless_kept
     long syncless_reused
     long syncless_used
-    long syncless_mark
+    Mark syncless_lately
     enum: SYNCLESS_CHUNK_LIMIT
     bint syncless_give_one()
     void syncless_chunkcache_install()
@@ -105,13 +105,12 @@ cdef enum:
 
 LIMIT = SYNCLESS_CHUNK_LIMIT
 _installed = False
-cdef int64_t sunk = 0
 
 
 cdef int64_t lower_mark(int64_t now) noexcept:
     """Gives blocks back that have not been needed lately. When to call it again, ns; 0: there is no need."""
     cdef int _
-    cdef int64_t again = sink(&syncless_mark, &sunk, syncless_used, now)
+    cdef int64_t again = sink(&syncless_lately, syncless_used, now)
     for _ in range(GIVEN_AT_ONCE):
         if not syncless_give_one():
             return again if syncless_kept > SYNCLESS_CHUNK_LIMIT else 0
