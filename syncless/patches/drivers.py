@@ -43,5 +43,6 @@ def patch(patcher: Patcher) -> None:
     when_imported(patcher, "psycopg.waiting", _psycopg)
     when_imported(patcher, "psycopg.connection", queries.psycopg)
     when_imported(patcher, "pymysql.connections", mysql.pymysql)
+    when_imported(patcher, "MySQLdb.connections", mysql.mysqlclient)
     when_imported(patcher, "grpc._cython.cygrpc", grpc.patch)
     when_imported(patcher, "engineio.base_server", _engineio)

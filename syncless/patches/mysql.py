@@ -13,11 +13,15 @@ Fact: a KILL QUERY that comes before the query does nothing. Decision: the whole
 from __future__ import annotations
 
 import copy
+import math
+import os
+import weakref
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import wraps
 from typing import Any
 
+from syncless._core.current import next_thrown
 from syncless._core.wait.sync import Semaphore
 from syncless.io import socket
 from syncless.patches.queries import CANCEL_SECONDS, finish
@@ -105,3 +109,56 @@ def pymysql(patcher: Patcher, module: Any) -> None:
     _around(patcher, connections, ("_execute_command", "_read_query_result", "_read_ok_packet"), broken_off)
     unbuffered = ("_read_rowdata_packet_unbuffered", "_finish_unbuffered_query")
     _around(patcher, module.MySQLResult, unbuffered, rows_broken_off)
+
+
+def mysqlclient(patcher: Patcher, module: Any) -> None:
+    """It waits in C. patch_native("MySQLdb") shuts the socket down, and the library raises an error of its
+    own."""
+    connections = module.Connection
+    connect = connections.__init__
+    made: weakref.WeakKeyDictionary[Any, tuple[int, Callable[[], Any]]] = weakref.WeakKeyDictionary()
+    """Connection -> its port here, and what makes another one."""
+
+    def connect_and_remember(self: Any, *args: Any, **kwargs: Any) -> None:
+        connect(self, *args, **kwargs)
+        limits = {f"{name}_timeout": math.ceil(CANCEL_SECONDS) for name in ("connect", "read", "write")}
+        others = {
+            name: value for name, value in kwargs.items() if name not in ("init_command", "cursorclass")
+        }
+        with suppress(AttributeError), socket.socket(fileno=os.dup(self.fileno())) as sock:
+            made[self] = port_of(sock), lambda: another(*args, **{**others, **limits})
+
+    def another(*args: Any, **kwargs: Any) -> Any:
+        connection = connections.__new__(connections, *args, **kwargs)
+        connect(connection, *args, **kwargs)
+        return connection
+
+    def broken_off(connection: Any, error: BaseException) -> None:
+        if isinstance(error, connections.OperationalError) and 2000 <= error.args[0] < 3000:
+            thrown = next_thrown()
+            if thrown is not None:
+                port, connect_again = made.pop(connection, (None, None))
+                if port is not None:
+                    finish(_kill, connect_again, connection.thread_id(), port, leave=True)
+                raise thrown from error
+
+    def rows_broken_off(cursor: Any, error: BaseException) -> None:
+        try:
+            broken_off(cursor.connection, error)
+        except BaseException:
+            cursor._result = None  # or closing the cursor fails, too
+            raise
+
+    methods = (
+        "query",
+        "store_result",
+        "use_result",
+        "next_result",
+        "discard_result",
+        "commit",
+        "rollback",
+        "ping",
+    )
+    _around(patcher, connections, tuple(name for name in methods if hasattr(connections, name)), broken_off)
+    _around(patcher, module.cursors.BaseCursor, ("_fetch_row",), rows_broken_off)
+    patcher.member(connections, "__init__", connect_and_remember, WHY)

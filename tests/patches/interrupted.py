@@ -118,6 +118,24 @@ class PyMySQL(PostgreSQL):
         self.value(connection, "DO GET_LOCK('lock', 0), SLEEP(60)")
 
 
+class MySQLClient(PyMySQL):
+    """Its connections know no more than their next error whether they are closed."""
+
+    def __init__(self, port):
+        import MySQLdb
+        import MySQLdb.cursors
+
+        self.error, self.module = MySQLdb.Error, MySQLdb
+        self.connect = lambda: MySQLdb.connect(host="127.0.0.1", port=port, user="root", database="mysql")
+
+    def is_open(self, connection):
+        try:
+            connection.ping()
+        except self.module.OperationalError:
+            return False
+        return True
+
+
 class SQLAlchemy(PostgreSQL):
     """Each query is made on a connection of a QueuePool."""
 
@@ -143,6 +161,7 @@ DRIVERS = {
     "psycopg": (Psycopg, "psycopg", "postgresql"),
     "psycopg2": (Psycopg2, "psycopg2", "postgresql"),
     "pymysql": (PyMySQL, "pymysql", "mariadb"),
+    "mysqlclient": (MySQLClient, "MySQLdb", "mariadb"),
     "sqlalchemy with psycopg": (SQLAlchemy, "sqlalchemy", "postgresql"),
     "sqlalchemy with psycopg2": (SQLAlchemyPsycopg2, "sqlalchemy", "postgresql"),
 }
