@@ -6,10 +6,11 @@ import io
 import json
 import random
 import sys
+import warnings
 from types import SimpleNamespace
 
 import syncless
-from syncless.patches import patch_all, patch_native
+from syncless.patches import mysql, patch_all, patch_native, queries
 
 TASKLETS = 40
 LONG = 60
@@ -136,6 +137,35 @@ class MySQLClient(PyMySQL):
         return True
 
 
+class Redis:
+    """A pool of the driver's own. No command is cancelled: a connection that was interrupted is closed."""
+
+    others = ()
+
+    def __init__(self, port):
+        import redis
+
+        warnings.simplefilter(
+            "ignore", ResourceWarning
+        )  # of a connection that was interrupted while it was made
+        self.error = redis.RedisError
+        client = redis.Redis(port=port, max_connections=200)
+        self.client = SimpleNamespace(closed=False, rollback=lambda: None, close=lambda: None, redis=client)
+        self.connect = lambda: self.client
+
+    def is_open(self, connection):
+        return True
+
+    def ask(self, connection, number, pause):
+        pause = pause and connection.redis.blpop([f"nothing{number}"], timeout=pause)
+        return int(connection.redis.echo(str(number)))
+
+    running = "blocked_clients"
+
+    def value(self, connection, query):
+        return connection.redis.info("clients")[query]
+
+
 class SQLAlchemy(PostgreSQL):
     """Each query is made on a connection of a QueuePool."""
 
@@ -162,6 +192,7 @@ DRIVERS = {
     "psycopg2": (Psycopg2, "psycopg2", "postgresql"),
     "pymysql": (PyMySQL, "pymysql", "mariadb"),
     "mysqlclient": (MySQLClient, "MySQLdb", "mariadb"),
+    "redis": (Redis, "redis", "redis"),
     "sqlalchemy with psycopg": (SQLAlchemy, "sqlalchemy", "postgresql"),
     "sqlalchemy with psycopg2": (SQLAlchemyPsycopg2, "sqlalchemy", "postgresql"),
 }
@@ -216,6 +247,27 @@ def other_ways(driver):
     """To wait for an answer than execute()."""
     asks = [getattr(driver, name) for name in driver.others] * 10
     return late(driver, [driver.connect() for _ in asks], asks)
+
+
+def request(driver):
+    """The status of one that is late, and what is left of its query."""
+    from http.client import HTTPConnection
+
+    from syncless.wsgi import Server
+
+    connection = driver.connect()
+
+    def app(environ, start_response):
+        driver.ask(connection, 0, LONG)
+
+    server = Server(app, port=0, request_seconds=0.2, error_log=io.StringIO())
+    server.start()
+    with contextlib.closing(HTTPConnection(*server.address[:2])) as client:
+        client.request("GET", "/")
+        status = client.getresponse().status
+    running = still_running(driver)
+    server.stop()
+    return {"status": status, "running": running, "usable": is_usable(driver, connection)}
 
 
 def behind_a_proxy(driver):
@@ -279,6 +331,7 @@ def storm(driver, queries):
 
 def main(name, port, what, *numbers):
     patch_all()
+    queries.CANCEL_SECONDS = mysql.CANCEL_SECONDS = LONG  # no verdict depends on the speed of the machine
     driver, module, _ = DRIVERS[name]
     if module == "MySQLdb":
         patch_native("MySQLdb")

@@ -42,6 +42,11 @@ def test_tasklet_that_is_killed_again_still_ends_its_query(name, port_of):
     assert run(port_of, name, "killed_again") == {"usable": 10, "running": 0}
 
 
+@pytest.mark.parametrize("name", DRIVERS)
+def test_query_of_a_request_whose_time_is_over_ends_on_the_server(name, port_of):
+    assert run(port_of, name, "request") == {"status": 503, "running": 0, "usable": True}
+
+
 def test_thread_of_mysql_that_may_be_of_another_server_is_left_alone(port_of):
     assert run(port_of, "pymysql", "behind_a_proxy") == 1
 
