@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from syncless.patches import grpc, psycopg2
+from syncless.patches import grpc, mysql, psycopg2, queries
 from syncless.patches.registry import Patcher, when_imported
 
 
@@ -41,5 +41,8 @@ def patch(patcher: Patcher) -> None:
     when_imported(patcher, "eventlet.hubs", _eventlet)
     when_imported(patcher, "psycopg2.extensions", psycopg2.patch)
     when_imported(patcher, "psycopg.waiting", _psycopg)
+    when_imported(patcher, "psycopg.connection", queries.psycopg)
+    when_imported(patcher, "pymysql.connections", mysql.pymysql)
+    when_imported(patcher, "MySQLdb.connections", mysql.mysqlclient)
     when_imported(patcher, "grpc._cython.cygrpc", grpc.patch)
     when_imported(patcher, "engineio.base_server", _engineio)

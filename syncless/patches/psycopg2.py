@@ -32,6 +32,8 @@ from typing import Any
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
 from syncless._core.current import wait_readable, wait_writable
+from syncless._core.wait.sync import Event
+from syncless.patches.queries import cancel_until, finish, in_thread, shut_down
 from syncless.patches.registry import Patcher
 
 LARGE_OBJECT = ("read", "write", "seek", "tell", "truncate", "unlink", "export", "close")
@@ -94,7 +96,16 @@ class Psycopg2:
         self._libpq = _libpq()
 
     def wait(self, connection: Any) -> None:
-        """The wait callback: parks until the server has answered."""
+        """The wait callback. psycopg2 closes a connection whose callback raises."""
+        try:
+            self._wait(connection)
+        except BaseException:
+            if not connection.closed and connection.get_transaction_status() == ACTIVE:
+                finish(cancel_until, partial(self._wait, connection), partial(in_thread, connection.cancel))
+            raise
+
+    def _wait(self, connection: Any) -> None:
+        """Parks until the server has answered."""
         states = self.extensions
         here = get_ident() in self._blocked
         while (state := connection.poll()) != states.POLL_OK:
@@ -111,11 +122,23 @@ class Psycopg2:
 
     def blocking(self, connection: Any, function: Callable[..., Any], *args: Any) -> Any:
         """function(*args) in a thread, with this connection in blocking mode."""
+        ended = Event()
         if not may_use_threads():
-            return self._blocking(connection, function, args)
-        return _pool.run(self._blocking, connection, function, args)
+            return self._blocking(ended, connection, function, args)
+        ended.set()  # until it begins
+        try:
+            return _pool.run(self._blocking, ended, connection, function, args)
+        except BaseException:
+            if connection is not None and not ended.is_set():
+                try:
+                    finish(cancel_until, ended.wait, partial(in_thread, connection.cancel))
+                finally:
+                    if not ended.is_set():  # the thread meets the end of the connection
+                        shut_down(connection.fileno())
+            raise
 
-    def _blocking(self, connection: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def _blocking(self, ended: Event, connection: Any, function: Any, args: tuple[Any, ...]) -> Any:
+        ended.clear()
         me = get_ident()
         self._blocked[me] = self._blocked.get(me, 0) + 1
         address = connection.pgconn_ptr if self._libpq and connection is not None else None
@@ -136,6 +159,7 @@ class Psycopg2:
             self._blocked[me] -= 1
             if not self._blocked[me]:
                 del self._blocked[me]
+            ended.set()
 
     def unseen(self, call: Callable[[Iterator[Any]], partial[Any]]) -> Any:
         """Makes a call that must not see the callback.

@@ -1,0 +1,164 @@
+"""Queries of PyMySQL and mysqlclient that are interrupted end on the server.
+
+Takes: a connection that was broken off in the middle of an answer, and so is closed. Gives: the server ends
+its thread of that connection, by a command on another connection.
+
+Fact: threads have numbers, and each server its own. Danger: behind one address there may be several servers,
+and the same number is somebody else's there. Decision: the command is given only if the thread with that
+number serves the port that the connection had here. Price: no query ends through a proxy.
+
+Fact: a KILL QUERY that comes before the query does nothing. Decision: the whole thread is killed.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import weakref
+from collections.abc import Callable
+from contextlib import closing, suppress
+from functools import wraps
+from typing import Any
+
+from syncless._core.current import next_thrown
+from syncless._core.wait.sync import Semaphore
+from syncless.io import socket
+from syncless.patches.queries import CANCEL_SECONDS, finish
+from syncless.patches.registry import Patcher
+
+WHY = "leaves the query running"
+FIND = (
+    "SELECT 1 FROM information_schema.processlist WHERE id = %s AND %s IN (0, SUBSTRING_INDEX(host, ':', -1))"
+)
+
+_places = Semaphore(8)
+"""Each such connection is one more for the server."""
+
+
+def port_of(sock: Any) -> int:
+    """By which a server knows the connection; 0 for a UNIX socket."""
+    return sock.getsockname()[1] if sock.family in (socket.AF_INET, socket.AF_INET6) else 0
+
+
+def _kill(connect: Callable[[], Any], number: int, port: int) -> None:
+    with _places, closing(connect()) as connection, closing(connection.cursor()) as cursor:
+        if cursor.execute(FIND, (number, port)):
+            cursor.execute("KILL %s", (number,))
+
+
+def _around(patcher: Patcher, owner: Any, names: tuple[str, ...], broken_off: Callable[..., None]) -> None:
+    """broken_off(self, error) is called if one of these methods raises."""
+
+    def wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(self, *args, **kwargs)
+            except BaseException as error:
+                broken_off(self, error)
+                raise
+
+        return method
+
+    for name in names:
+        patcher.member(owner, name, wrapped(getattr(owner, name)), WHY)
+
+
+def pymysql(patcher: Patcher, module: Any) -> None:
+    connections, error_of_driver = module.Connection, module.err.MySQLError
+    connect, write, ports = connections.connect, connections._write_bytes, "_syncless_port"
+
+    def connect_and_remember(self: Any, *args: Any, **kwargs: Any) -> None:
+        connect(self, *args, **kwargs)
+        setattr(self, ports, port_of(self._sock))
+
+    def write_whole(self: Any, data: Any) -> None:
+        try:
+            write(self, data)
+        except error_of_driver:
+            raise
+        except BaseException:
+            self._force_close()
+            raise
+
+    def another(broken: Any) -> Any:
+        made = copy.copy(broken)
+        made.init_command = made.sql_mode = made.autocommit_mode = made._result = None
+        made.connect_timeout = made._read_timeout = made._write_timeout = CANCEL_SECONDS
+        made.cursorclass = module.Cursor
+        connect(made)
+        return made
+
+    def broken_off(connection: Any, error: BaseException) -> None:
+        cause = error.__context__ if isinstance(error, error_of_driver) else error
+        if connection._sock is None and cause is not None and getattr(cause, "errno", None) is None:
+            port = vars(connection).pop(ports, None)  # the driver closes what is interrupted
+            if port is not None:
+                number = connection.server_thread_id[0]
+                finish(_kill, lambda: another(connection), number, port, leave=True)
+
+    def rows_broken_off(result: Any, error: BaseException) -> None:
+        connection = result.connection
+        if connection is not None and connection._sock is None:
+            result.unbuffered_active, result.connection = False, None  # or closing its cursor fails
+            broken_off(connection, error)
+
+    patcher.member(connections, "connect", connect_and_remember, WHY)
+    patcher.member(connections, "_write_bytes", write_whole, "leaves half a packet on its way")
+    _around(patcher, connections, ("_execute_command", "_read_query_result", "_read_ok_packet"), broken_off)
+    unbuffered = ("_read_rowdata_packet_unbuffered", "_finish_unbuffered_query")
+    _around(patcher, module.MySQLResult, unbuffered, rows_broken_off)
+
+
+def mysqlclient(patcher: Patcher, module: Any) -> None:
+    """It waits in C. patch_native("MySQLdb") shuts the socket down, and the library raises an error of its
+    own."""
+    connections = module.Connection
+    connect = connections.__init__
+    made: weakref.WeakKeyDictionary[Any, tuple[int, Callable[[], Any]]] = weakref.WeakKeyDictionary()
+    """Connection -> its port here, and what makes another one."""
+
+    def connect_and_remember(self: Any, *args: Any, **kwargs: Any) -> None:
+        connect(self, *args, **kwargs)
+        limits = {f"{name}_timeout": math.ceil(CANCEL_SECONDS) for name in ("connect", "read", "write")}
+        others = {
+            name: value for name, value in kwargs.items() if name not in ("init_command", "cursorclass")
+        }
+        with suppress(AttributeError), socket.socket(fileno=os.dup(self.fileno())) as sock:
+            made[self] = port_of(sock), lambda: another(*args, **{**others, **limits})
+
+    def another(*args: Any, **kwargs: Any) -> Any:
+        connection = connections.__new__(connections, *args, **kwargs)
+        connect(connection, *args, **kwargs)
+        return connection
+
+    def broken_off(connection: Any, error: BaseException) -> None:
+        if isinstance(error, connections.OperationalError) and 2000 <= error.args[0] < 3000:
+            thrown = next_thrown()
+            if thrown is not None:
+                port, connect_again = made.pop(connection, (None, None))
+                if port is not None:
+                    finish(_kill, connect_again, connection.thread_id(), port, leave=True)
+                raise thrown from error
+
+    def rows_broken_off(cursor: Any, error: BaseException) -> None:
+        try:
+            broken_off(cursor.connection, error)
+        except BaseException:
+            cursor._result = None  # or closing the cursor fails, too
+            raise
+
+    methods = (
+        "query",
+        "store_result",
+        "use_result",
+        "next_result",
+        "discard_result",
+        "commit",
+        "rollback",
+        "ping",
+    )
+    _around(patcher, connections, tuple(name for name in methods if hasattr(connections, name)), broken_off)
+    _around(patcher, module.cursors.BaseCursor, ("_fetch_row",), rows_broken_off)
+    patcher.member(connections, "__init__", connect_and_remember, WHY)

@@ -1,0 +1,105 @@
+"""A query whose tasklet is interrupted ends on the database's server as well.
+
+Takes: for each driver, the method that waits for an answer, and how it tells the server. Gives: a connection
+that is either usable, because the answer to the cancel has been read, or closed. psycopg2 has a file of its
+own.
+
+Fact: a cancel comes by another connection. Danger: it ends the next query of this one. Decision: it is over
+before the connection is used again, or the connection is closed. Danger: it comes before the server has begun
+with the query, and does nothing. Decision: it is sent again until there is an answer.
+
+Guarded by tests/patches/test_interrupted.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from syncless._core.calls.files import may_use_threads
+from syncless._core.calls.threads import ThreadPool
+from syncless._core.current import may_park, uninterrupted
+from syncless._core.tasklet import spawn
+from syncless._core.timeout import Timeout
+from syncless.io import socket
+from syncless.patches.registry import Patcher
+
+CANCEL_SECONDS = 1.0
+"""Seconds for which an interrupted tasklet goes on, to end its query."""
+AGAIN_SECONDS = 0.1
+"""Seconds after which the server is told again."""
+
+_pool = ThreadPool(32)
+
+
+def finish(function: Callable[..., object], *args: Any, leave: bool = False) -> None:
+    """function(*args) for at most CANCEL_SECONDS, whatever else is thrown at the tasklet meanwhile: that is
+    raised at its next wait. With `leave` it goes on beyond that time. Errors of the function are dropped."""
+    if not may_park():
+        return
+
+    def body() -> None:
+        with suppress(Exception):
+            function(*args)
+
+    tidying = spawn(body)
+    try:
+        uninterrupted(tidying.join, CANCEL_SECONDS)
+    finally:
+        if not leave:
+            uninterrupted(tidying.kill)
+
+
+def cancel_until(answered: Callable[[], object], cancel: Callable[[], object]) -> None:
+    """Calls cancel() again and again until answered() returns or raises an error of its own."""
+    over = False
+    while not over:
+        cancel()
+        with Timeout(AGAIN_SECONDS, False):
+            answered()
+            over = True
+
+
+def in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    """For calls that wait in C."""
+    return _pool.run(function, *args) if may_use_threads() else function(*args)
+
+
+def shut_down(fd: int) -> None:
+    """Ends a connection that a library of C, or a thread, has in use."""
+    with suppress(OSError), socket.socket(fileno=os.dup(fd)) as ours:
+        ours.shutdown(socket.SHUT_RDWR)
+
+
+def psycopg(patcher: Patcher, module: Any) -> None:
+    """psycopg 3 itself ends its query after Ctrl-C and SystemExit only, and for longer."""
+    wait = module.Connection.wait
+    active = module.pq.TransactionStatus.ACTIVE
+
+    def end_query(connection: Any, answer: Any) -> None:
+        def cancel() -> None:
+            if module.pq.version() < 170000:  # it waits in C
+                in_thread(connection.cancel)
+            else:
+                connection.cancel_safe(timeout=CANCEL_SECONDS)
+
+        cancel_until(lambda: module.waiting.wait(answer, connection.pgconn.socket), cancel)
+
+    def wait_or_cancel(self: Any, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return wait(self, gen, *args, **kwargs)
+        except module.e.Error:
+            raise
+        except BaseException:
+            if self.pgconn.transaction_status == active:
+                try:
+                    finish(end_query, self, gen)
+                finally:
+                    if self.pgconn.transaction_status == active:  # or in a COPY, or a pipeline
+                        self.pgconn.finish()
+            raise
+
+    patcher.member_of_module(module, "_INTERRUPTED", (), "leaves the query running")
+    patcher.member(module.Connection, "wait", wait_or_cancel, "leaves the query running")

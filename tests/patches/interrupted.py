@@ -1,0 +1,342 @@
+"""Tasklets whose queries are interrupted, under the patch: ``python -m tests.patches.interrupted DRIVER PORT
+WHAT [QUERIES]``, where WHAT is a function of this module. Prints JSON."""
+
+import contextlib
+import io
+import json
+import random
+import sys
+import warnings
+from types import SimpleNamespace
+
+import syncless
+from syncless.patches import mysql, patch_all, patch_native, queries
+
+TASKLETS = 40
+LONG = 60
+"""Seconds of a query whose end no test waits for."""
+
+
+class PostgreSQL:
+    others: tuple[str, ...] = ()
+    running = (
+        "SELECT count(*) FROM pg_stat_activity "
+        f"WHERE state = 'active' AND query LIKE '%pg_sleep({LONG})%' AND pid <> pg_backend_pid()"
+    )
+
+    asked = "SELECT {}, pg_sleep({})"
+
+    def value(self, connection, query):
+        """The first one of its answer."""
+        with contextlib.closing(connection.cursor()) as cursor:
+            cursor.execute(query)
+            return cursor.fetchone()[0]
+
+    def ask(self, connection, number, pause):
+        """The number, after this many seconds."""
+        return self.value(connection, self.asked.format(number, pause))
+
+    def is_open(self, connection):
+        return not connection.closed
+
+
+class Psycopg(PostgreSQL):
+    others = ("copy", "stream", "pipeline", "many_rows", "transaction")
+
+    def __init__(self, port):
+        import psycopg
+
+        self.error = psycopg.Error
+        self.connect = lambda: psycopg.connect(f"host=127.0.0.1 port={port} user=postgres", autocommit=True)
+
+    def copy(self, connection):
+        with connection.cursor().copy(f"COPY (SELECT 5, pg_sleep({LONG})) TO STDOUT") as copy:
+            list(copy)
+
+    def stream(self, connection):
+        for _ in connection.cursor().stream(f"SELECT generate_series(1, 9), pg_sleep({LONG})"):
+            pass
+
+    def pipeline(self, connection):
+        with connection.pipeline():
+            for number in range(3):
+                connection.execute(f"SELECT {number}, pg_sleep({LONG})")
+
+    def many_rows(self, connection):
+        connection.execute(
+            f"SELECT n, CASE WHEN n > 99999 THEN pg_sleep({LONG}) END FROM generate_series(1, 100000) n"
+        )
+
+    def transaction(self, connection):
+        with connection.transaction():
+            self.ask(connection, 0, LONG)
+
+
+class Psycopg2(PostgreSQL):
+    others = ("copy", "named_cursor")
+
+    def __init__(self, port):
+        import psycopg2
+
+        self.error = psycopg2.Error
+        self.connect = lambda: psycopg2.connect(host="127.0.0.1", port=port, user="postgres")
+
+    def copy(self, connection):
+        connection.cursor().copy_expert(f"COPY (SELECT 5, pg_sleep({LONG})) TO STDOUT", io.StringIO())
+
+    def named_cursor(self, connection):
+        cursor = connection.cursor("name")
+        cursor.execute(f"SELECT pg_sleep({LONG})")
+        cursor.fetchone()
+
+
+class PyMySQL(PostgreSQL):
+    running = (
+        "SELECT COUNT(*) FROM information_schema.processlist "
+        f"WHERE info LIKE '%, SLEEP({LONG})%' AND id <> CONNECTION_ID()"
+    )
+    asked = "SELECT {}, SLEEP({})"
+    others = ("unbuffered", "many_rows", "lock")
+
+    def __init__(self, port):
+        import pymysql
+
+        self.error, self.module = pymysql.Error, pymysql
+        self.connect = lambda: pymysql.connect(host="127.0.0.1", port=port, user="root", database="mysql")
+
+    def is_open(self, connection):
+        return connection.open
+
+    def unbuffered(self, connection):
+        with contextlib.closing(connection.cursor(self.module.cursors.SSCursor)) as cursor:
+            cursor.execute(f"SELECT seq, IF(seq > 5000, SLEEP({LONG}), 0) FROM seq_0_to_9999")
+            cursor.fetchall()
+
+    def many_rows(self, connection):
+        self.value(connection, f"SELECT seq, IF(seq > 5000, SLEEP({LONG}), 0) FROM seq_0_to_9999")
+
+    def lock(self, connection):
+        self.value(connection, "DO GET_LOCK('lock', 0), SLEEP(60)")
+
+
+class MySQLClient(PyMySQL):
+    """Its connections know no more than their next error whether they are closed."""
+
+    def __init__(self, port):
+        import MySQLdb
+        import MySQLdb.cursors
+
+        self.error, self.module = MySQLdb.Error, MySQLdb
+        self.connect = lambda: MySQLdb.connect(host="127.0.0.1", port=port, user="root", database="mysql")
+
+    def is_open(self, connection):
+        try:
+            connection.ping()
+        except self.module.OperationalError:
+            return False
+        return True
+
+
+class Redis:
+    """A pool of the driver's own. No command is cancelled: a connection that was interrupted is closed."""
+
+    others = ()
+
+    def __init__(self, port):
+        import redis
+
+        warnings.simplefilter(
+            "ignore", ResourceWarning
+        )  # of a connection that was interrupted while it was made
+        self.error = redis.RedisError
+        client = redis.Redis(port=port, max_connections=200)
+        self.client = SimpleNamespace(closed=False, rollback=lambda: None, close=lambda: None, redis=client)
+        self.connect = lambda: self.client
+
+    def is_open(self, connection):
+        return True
+
+    def ask(self, connection, number, pause):
+        pause = pause and connection.redis.blpop([f"nothing{number}"], timeout=pause)
+        return int(connection.redis.echo(str(number)))
+
+    running = "blocked_clients"
+
+    def value(self, connection, query):
+        return connection.redis.info("clients")[query]
+
+
+class SQLAlchemy(PostgreSQL):
+    """Each query is made on a connection of a QueuePool."""
+
+    url = "postgresql+psycopg://postgres@127.0.0.1:{}/postgres"
+
+    def __init__(self, port):
+        import sqlalchemy
+
+        engine = sqlalchemy.create_engine(self.url.format(port), pool_size=100)
+        self.error, self.text, self.open = sqlalchemy.exc.DBAPIError, sqlalchemy.text, engine.connect
+        self.connect = lambda: SimpleNamespace(closed=False, rollback=lambda: None, close=engine.dispose)
+
+    def value(self, connection, query):
+        with self.open() as taken:
+            return taken.execute(self.text(query)).scalar()
+
+
+class SQLAlchemyPsycopg2(SQLAlchemy):
+    url = "postgresql+psycopg2://postgres@127.0.0.1:{}/postgres"
+
+
+DRIVERS = {
+    "psycopg": (Psycopg, "psycopg", "postgresql"),
+    "psycopg2": (Psycopg2, "psycopg2", "postgresql"),
+    "pymysql": (PyMySQL, "pymysql", "mariadb"),
+    "mysqlclient": (MySQLClient, "MySQLdb", "mariadb"),
+    "redis": (Redis, "redis", "redis"),
+    "sqlalchemy with psycopg": (SQLAlchemy, "sqlalchemy", "postgresql"),
+    "sqlalchemy with psycopg2": (SQLAlchemyPsycopg2, "sqlalchemy", "postgresql"),
+}
+"""Name -> (class, the module that it imports, the server)."""
+
+
+def still_running(driver):
+    """How many long queries the server computes when it has had time to end them."""
+    connection = driver.connect()
+    for _ in range(400):
+        count = driver.value(connection, driver.running)
+        connection.rollback()
+        if not count:
+            break
+        syncless.sleep(0.05)
+    connection.close()
+    return count
+
+
+def is_usable(driver, connection):
+    """Or closed."""
+    if driver.is_open(connection):
+        connection.rollback()
+        usable = driver.ask(connection, 7, 0) == 7
+        connection.close()
+        return usable
+    return True
+
+
+def late(driver, connections, asks):
+    """What is left of queries that never end, each under a deadline."""
+    told = {"late": 0}
+
+    def work(connection, ask):
+        try:
+            with syncless.deadline(0.2):
+                ask(connection)
+        except TimeoutError:
+            told["late"] += 1
+
+    syncless.join_all([syncless.spawn(work, *each) for each in zip(connections, asks, strict=True)])
+    running = still_running(driver)
+    return {**told, "running": running, "usable": sum(is_usable(driver, each) for each in connections)}
+
+
+def long_queries(driver):
+    connections = [driver.connect() for _ in range(100)]
+    return late(driver, connections, [lambda connection: driver.ask(connection, 0, LONG)] * 100)
+
+
+def other_ways(driver):
+    """To wait for an answer than execute()."""
+    asks = [getattr(driver, name) for name in driver.others] * 10
+    return late(driver, [driver.connect() for _ in asks], asks)
+
+
+def request(driver):
+    """The status of one that is late, and what is left of its query."""
+    from http.client import HTTPConnection
+
+    from syncless.wsgi import Server
+
+    connection = driver.connect()
+
+    def app(environ, start_response):
+        driver.ask(connection, 0, LONG)
+
+    server = Server(app, port=0, request_seconds=0.2, error_log=io.StringIO())
+    server.start()
+    with contextlib.closing(HTTPConnection(*server.address[:2])) as client:
+        client.request("GET", "/")
+        status = client.getresponse().status
+    running = still_running(driver)
+    server.stop()
+    return {"status": status, "running": running, "usable": is_usable(driver, connection)}
+
+
+def behind_a_proxy(driver):
+    """Where a thread with the number of ours may be somebody else's."""
+    connection, other = driver.connect(), driver.connect()
+    connection._syncless_port = 1
+    with contextlib.suppress(TimeoutError), syncless.deadline(0.05):
+        driver.ask(connection, 0, LONG)
+    running = driver.value(other, driver.running)
+    other.kill(connection.server_thread_id[0])
+    other.close()
+    return running
+
+
+def killed_again(driver, count=10):
+    """Each is killed over and over until it has ended."""
+    connections = [driver.connect() for _ in range(count)]
+    tasklets = [syncless.spawn(driver.ask, each, 0, LONG) for each in connections]
+    syncless.sleep(0.05)
+    while waiting := [each for each in tasklets if not each.done()]:
+        for each in waiting:
+            each.kill(block=False)
+        syncless.sleep(0.005)
+    running = still_running(driver)
+    return {"running": running, "usable": sum(is_usable(driver, each) for each in connections)}
+
+
+def storm(driver, queries):
+    """Many short queries under tiny deadlines, on connections that go back to a pool. Each answer is compared
+    with its question; an error is a cancel that came late and hit the next query."""
+    told = {"answered": 0, "late": 0, "wrong": 0, "errors": []}
+    pool = syncless.Queue()
+    for _ in range(TASKLETS // 2):
+        pool.put(driver.connect())
+    chance, left = random.Random(31), iter(range(queries))
+
+    def work():
+        for number in left:
+            connection = pool.get()
+            try:
+                with syncless.deadline(chance.choice([0.0005, 0.001, 0.002, 0.005, LONG])):
+                    answer = driver.ask(connection, number, chance.choice([0, 0, 0.001, 0.002]))
+                told["answered"] += 1
+                told["wrong"] += answer != number
+            except TimeoutError:
+                told["late"] += 1
+            except driver.error as error:
+                told["errors"].append(repr(error))
+            finally:
+                if driver.is_open(connection):
+                    connection.rollback()
+                else:
+                    connection = driver.connect()
+                pool.put(connection)
+
+    syncless.join_all([syncless.spawn(work) for _ in range(TASKLETS)])
+    while not pool.empty():
+        pool.get().close()
+    return told
+
+
+def main(name, port, what, *numbers):
+    patch_all()
+    queries.CANCEL_SECONDS = mysql.CANCEL_SECONDS = LONG  # no verdict depends on the speed of the machine
+    driver, module, _ = DRIVERS[name]
+    if module == "MySQLdb":
+        patch_native("MySQLdb")
+    print(json.dumps(globals()[what](driver(port), *map(int, numbers))))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

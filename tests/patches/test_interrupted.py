@@ -1,0 +1,68 @@
+"""A query whose tasklet is interrupted ends on the server too, and its connection is clean or closed."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.patches.interrupted import DRIVERS
+
+
+def run(port_of, name, what, *numbers):
+    """What the function of interrupted.py tells."""
+    _, module, server = DRIVERS[name]
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed: pip install --group clients --group drivers")
+    command = [sys.executable, "-X", "dev", "-W", "error", "-m", "tests.patches.interrupted"]
+    done = subprocess.run(
+        [*command, name, str(port_of(server)), what, *map(str, numbers)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_query_of_a_tasklet_whose_time_is_over_ends_on_the_server(name, port_of):
+    assert run(port_of, name, "long_queries") == {"late": 100, "usable": 100, "running": 0}
+
+
+@pytest.mark.parametrize("name", [name for name, each in DRIVERS.items() if each[0].others])
+def test_so_does_one_that_gives_its_rows_in_another_way(name, port_of):
+    count = 10 * len(DRIVERS[name][0].others)
+    assert run(port_of, name, "other_ways") == {"late": count, "usable": count, "running": 0}
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_tasklet_that_is_killed_again_still_ends_its_query(name, port_of):
+    assert run(port_of, name, "killed_again") == {"usable": 10, "running": 0}
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_query_of_a_request_whose_time_is_over_ends_on_the_server(name, port_of):
+    assert run(port_of, name, "request") == {"status": 503, "running": 0, "usable": True}
+
+
+def test_thread_of_mysql_that_may_be_of_another_server_is_left_alone(port_of):
+    assert run(port_of, "pymysql", "behind_a_proxy") == 1
+
+
+def check_storm(told, queries):
+    assert told["wrong"] == 0 and told["errors"] == []
+    assert told["answered"] + told["late"] == queries and min(told["answered"], told["late"]) > 0
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_no_cancel_hits_the_next_query_of_a_connection(name, port_of):
+    check_storm(run(port_of, name, "storm", 300), 300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DRIVERS)
+def test_no_cancel_hits_the_next_query_among_many(name, port_of):
+    queries = 100_000 // len(DRIVERS)
+    check_storm(run(port_of, name, "storm", queries), queries)
