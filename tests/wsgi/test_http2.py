@@ -65,17 +65,7 @@ def test_body_of_any_size_is_read(connect, size, declared):
     fields = [("content-length", str(size))] if declared else []
     stream = client.ask("/", "POST", *fields, ends=False)
     sent = bytes(range(256)) * (size // 256) + bytes(size % 256)
-    left = sent
-    while left:
-        part = min(len(left), client.h2.local_flow_control_window(stream), 16384)
-        if part:
-            client.h2.send_data(stream, left[:part])
-            left = left[part:]
-            client.flush()
-        else:
-            client.read()
-    client.h2.end_stream(stream)
-    client.flush()
+    client.upload(stream, sent)
     assert client.answer(stream) == (200, client.answer(stream)[1], sent)
 
 
