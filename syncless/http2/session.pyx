@@ -115,7 +115,9 @@ cdef int on_header(
     except MemoryError:
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
     if name_size == 14 and memcmp(name, b"content-length", 14) == 0:
-        stream.has_length = True
+        stream.as_it_comes = True
+    elif name_size == 9 and memcmp(name, b":protocol", 9) == 0:
+        stream.as_it_comes = stream.tunnels = True
     return 0
 
 
@@ -147,10 +149,12 @@ cdef int on_frame_recv(nghttp2_session* library, const nghttp2_frame* frame, voi
         else:
             (<RequestStream> session.last_new).after = <PyObject*> stream
         session.last_new = <PyObject*> stream
+    elif stream.tunnels and frame.hd.type == NGHTTP2_HEADERS:
+        nghttp2_submit_rst_stream(library, NGHTTP2_FLAG_NONE, stream.id, NGHTTP2_PROTOCOL_ERROR)
     if ends:
         stream.ended = stream.bytes.ended = stream.bytes.peer_shutdown = True
         try:
-            if not (begins or stream.has_length):
+            if not (begins or stream.as_it_comes):
                 session.listener.buffers.append(&stream.bytes.inbox, REPLY_LAST_CHUNK, 5)
             wake_all(&stream.readers)
         except MemoryError:
@@ -177,16 +181,18 @@ cdef int on_data(
     if stream is None or stream.bytes.gone or stream.finished:
         nghttp2_session_consume(library, id, size)
         return 0
+    if stream.tunnels:
+        session.allow(1)                            # a small message is no idle frame
     stream.unread += size
     if stream.exchange is not None:
         stream.exchange.peer.received += size
     try:
         if stream.bytes.inbox_start > stream.bytes.inbox.size // 2:
             compact(&stream.bytes, buffers)
-        if not stream.has_length:
+        if not stream.as_it_comes:
             buffers.append(&stream.bytes.inbox, line, put_chunk_line(line, size))
         buffers.append(&stream.bytes.inbox, <const char*> data, size)
-        if not stream.has_length:
+        if not stream.as_it_comes:
             buffers.append(&stream.bytes.inbox, b"\r\n", 2)
         wake_all(&stream.readers)
     except MemoryError:
@@ -288,7 +294,7 @@ cdef class HTTP2Session(Frames):
         return 0
 
     cdef int open(self) except -1:
-        cdef nghttp2_settings_entry settings[2]
+        cdef nghttp2_settings_entry settings[3]
         if nghttp2_session_server_new2(&self.library, callbacks, <void*> self, options):
             raise MemoryError
         self.listener.http2_connections += 1
@@ -296,7 +302,9 @@ cdef class HTTP2Session(Frames):
         settings[0].value = self.most_streams
         settings[1].settings_id = NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE
         settings[1].value = self.listener.limits.head.total
-        nghttp2_submit_settings(self.library, NGHTTP2_FLAG_NONE, settings, 2)
+        settings[2].settings_id = NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL
+        settings[2].value = True
+        nghttp2_submit_settings(self.library, NGHTTP2_FLAG_NONE, settings, 3)
         nghttp2_session_set_local_window_size(self.library, NGHTTP2_FLAG_NONE, 0, WINDOW)
         self.credit = CREDIT
         return self.soon()

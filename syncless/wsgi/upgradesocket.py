@@ -89,7 +89,7 @@ class UpgradeSocket:
             try:
                 self.shutdown(socket.SHUT_RD)
             except OSError:
-                pass  # it is closed already
+                self._upgrade.end_input()  # it is closed already, or has no descriptor
 
     def end(self, failure: BaseException | None) -> None:
         """The server: the application has returned or raised."""
@@ -116,7 +116,7 @@ class UpgradeSocket:
     def _descriptor(self, name: str, *arguments: Any) -> Any:
         fd = self._upgrade.fd
         if fd < 0:
-            raise OSError(errno.EBADF, "the connection is closed")
+            raise OSError(errno.EBADF, "the connection is closed, or is one of HTTP/2: it has no descriptor")
         with socket.socket(fileno=os.dup(fd)) as sock:
             found = getattr(sock, name)
             return found(*arguments) if callable(found) else found
