@@ -395,7 +395,7 @@ def test_library_that_brings_its_own_websockets_speaks(connect, errors):
     assert not errors.getvalue()
 
 
-def test_head_that_a_library_sends_in_parts_is_one(connect):
+def test_head_that_a_library_sends_in_parts_is_one(connect, errors):
     def app(environ, start_response):
         sock = environ["werkzeug.socket"]
         for part in (b"HTTP/1.1 101 x\r", b"\nUpgrade: websocket\r\nx-a: b\r\n", b"\r\nhello"):
@@ -405,14 +405,66 @@ def test_head_that_a_library_sends_in_parts_is_one(connect):
         reader = syncless.spawn(sock.recv, 10)
         syncless.sleep(0.01)
         sock.close()
-        assert reader.join() == b""
+        assert reader.result() == b""
         return []
 
-    _, client = connect(app)
+    _, client = connect(app, error_log=errors)
     client = client()
     websocket = WebSocket(client)
     status, headers, body = client.answer(websocket.stream)
     assert (status, headers, body) == (200, {"x-a": "b"}, b"hello")
+    assert not errors.getvalue()
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_library_can_wait_for_a_descriptor(connect, errors, early):
+    """simple-websocket does with a ping_interval."""
+    got = []
+
+    def app(environ, start_response):
+        sock = environ["werkzeug.socket"]
+        if early:
+            assert sock.fileno() >= 0
+        sock.sendall(b"HTTP/1.1 101 x\r\n\r\n")
+        while True:
+            syncless.select([sock.fileno()])
+            data = sock.recv(100_000)
+            if not data:
+                break
+            got.append(data)
+        sock.close()
+        return []
+
+    server, client = connect(app, error_log=errors)
+    websocket = WebSocket(client())
+    websocket.head()
+    for size in (1, 200_000, 5):
+        websocket.client.upload(websocket.stream, b"x" * size, ends=size == 5)
+    assert websocket.receive() is None
+    assert len(b"".join(got)) == 200_006 and not errors.getvalue()
+    assert eventually(lambda: server.census()["active"] == 0)
+
+
+@pytest.mark.parametrize("how", ["closes", "returns"])
+def test_descriptor_ends_with_its_request(connect, errors, how):
+    def app(environ, start_response):
+        sock = environ["werkzeug.socket"]
+        sock.sendall(b"HTTP/1.1 101 x\r\n\r\n")
+        assert sock.fileno() >= 0
+        reader = syncless.spawn(sock.recv, 10)
+        readers.append(reader)
+        syncless.sleep(0.01)
+        if how == "closes":
+            sock.close()
+            assert reader.result() == b"" and sock.fileno() == -1
+        return []
+
+    readers = []
+    _, client = connect(app, error_log=errors)
+    websocket = WebSocket(client())
+    assert websocket.head()[0] == 200 and websocket.receive() is None
+    assert readers[0].result() == b""
+    assert not errors.getvalue()
 
 
 def test_websockets_are_told_apart_and_counted(connect, tmp_path):
