@@ -5,8 +5,8 @@ speak the protocol on it. The first byte that is sent or received takes the conn
 response of the application is ignored, and the server closes the connection when the application returns. The
 socket gives the bytes that have been received behind the request, and speaks TLS where the connection does.
 
-A stream of HTTP/2 has no descriptor. For a library that wants to wait for one, fileno() makes a pair of sockets and a
-tasklet that moves the bytes there.
+A stream of HTTP/2 has no descriptor. For a library that wants to wait for one, fileno() makes a pair of
+sockets and a tasklet that moves the bytes there.
 """
 
 from __future__ import annotations
