@@ -12,8 +12,8 @@ as connections do. A client that does not read is not read from: what it asks fo
 
 A place among `most_streams` is free when the application has ended, not when the client has reset its stream:
 else resets would start tasklets without bound. A client that sends frames and moves nothing spends credit:
-a response, and bytes of a body in either direction, give it more. Without credit it is sent away with
-ENHANCE_YOUR_CALM.
+a response, and bytes of a body in either direction, give it more, and so does each second: a browser pings a
+connection that it keeps for a WebSocket. Without credit it is sent away with ENHANCE_YOUR_CALM.
 """
 
 from cpython.object cimport PyObject
@@ -51,6 +51,7 @@ cdef enum:
     RESET = 10              # frames that a reset counts for
     MOVED = 256             # bytes that allow one
     SMALL = 64              # bytes of a DATA frame that does not count as moving
+    SECOND = 1000000000     # ns
     ROUNDS = 4              # receive calls after which others get a turn
 
 # -- callbacks of the library --------------------------------------------------------------------------------
@@ -307,6 +308,7 @@ cdef class HTTP2Session(Frames):
         nghttp2_submit_settings(self.library, NGHTTP2_FLAG_NONE, settings, 3)
         nghttp2_session_set_local_window_size(self.library, NGHTTP2_FLAG_NONE, 0, WINDOW)
         self.credit = CREDIT
+        self.credited = self.listener.loop.clock.now
         return self.soon()
 
     cdef bint take_frames(self, Loop loop) except -1:
@@ -321,6 +323,9 @@ cdef class HTTP2Session(Frames):
             self.over = used == 0
             self.keep_time()
             return used == 0
+        if loop.clock.now - self.credited >= SECOND:
+            self.allow((loop.clock.now - self.credited) // SECOND)
+            self.credited = loop.clock.now
         used = nghttp2_session_mem_recv(self.library, <const uint8_t*> input.data, input.size)
         return_input(&connection.stream, buffers, &input, input.size)
         self.act(loop)

@@ -31,6 +31,7 @@ cdef class Frames(Session):     # the part of an HTTP2Session that its streams k
     cdef int open_streams           # that the library has
     cdef int running                # whose application runs or waits for its turn
     cdef int64_t credit             # frames that the client may send without moving anything
+    cdef int64_t credited           # ns: when it was last given some for the time that had passed
     cdef bint in_head               # the fields of a request have begun and not ended
     cdef bint begun                 # a request has come
     cdef bint noticed               # the client has been told that the server stops

@@ -282,6 +282,27 @@ def test_requests_beyond_the_limit_wait_and_are_refused(connect):
     assert client.answer(first)[2] == client.answer(second)[2] == b"hello"
 
 
+def test_pings_of_a_connection_that_stays_are_no_flood(connect):
+    """A browser sends some while a WebSocket or a stream of events is silent."""
+    gate = syncless.Event()
+
+    def app(environ, start_response):
+        gate.wait()
+        return hello(environ, start_response)
+
+    _, client = connect(app)
+    client = client()
+    stream = client.ask()
+    for _ in range(1500):
+        client.events.clear()
+        client.h2.ping(b"12345678")
+        client.flush()
+        client.wait_for(events.PingAckReceived)
+        syncless.sleep(2)  # in virtual time
+    gate.set()
+    assert client.answer(stream)[2] == b"hello"
+
+
 def test_stop_lets_streams_end(connect):
     gate = syncless.Event()
 
