@@ -13,15 +13,15 @@ from tests.waiting import eventually
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
-def browse(url):
-    """A headless browser on its way to the page; stop it by terminate()."""
+def browse(url, *more):
+    """A headless browser on its way to the page, with these options, too; stop it by terminate()."""
     folder = tempfile.mkdtemp()
     options = "--headless --no-sandbox --no-first-run"
     for off in ("gpu", "quic", "background-networking", "sync", "component-update", "dev-shm-usage"):
         options += f" --disable-{off}"
     without_sanitizer = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     return subprocess.Popen(
-        [BROWSER, *options.split(), f"--user-data-dir={folder}", "--remote-debugging-port=0", url],
+        [BROWSER, *options.split(), f"--user-data-dir={folder}", "--remote-debugging-port=0", *more, url],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=without_sanitizer,

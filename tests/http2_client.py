@@ -54,6 +54,20 @@ class Client:
         self.flush()
         return stream
 
+    def upload(self, stream, data, ends=True):
+        """Sends all of it, as the windows open."""
+        while data:
+            part = min(len(data), self.h2.local_flow_control_window(stream), 16384)
+            if part:
+                self.h2.send_data(stream, data[:part])
+                data = data[part:]
+                self.flush()
+            else:
+                assert self.read(), f"the connection ended: {self.events}"
+        if ends:
+            self.h2.end_stream(stream)
+            self.flush()
+
     def read(self):
         """Whether something has come."""
         try:

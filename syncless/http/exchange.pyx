@@ -24,6 +24,7 @@ from syncless._core.scheduler cimport Scheduler
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport end_process
 from syncless._core.timeout cimport Alarm
+from syncless._core.wait.waitqueue cimport wake_all
 from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Carried, Peer
@@ -87,6 +88,13 @@ cdef class Upgrade:
         while n < 0 and most:
             n = peer.direct(PyBytes_AS_STRING(piece), most)
         return piece[:max(n, 0)]
+
+    def end_input(self) -> None:
+        """Whoever waits in receive() goes on, where a descriptor's shutdown() cannot do that."""
+        cdef Peer peer = self.exchange.peer
+        if peer.stream != NULL and peer.stream.carried:
+            peer.stream.ended = peer.stream.peer_shutdown = True
+            wake_all(&(<Carried> peer.owner).readers)
 
     def write(self, bytes data not None) -> None:
         """Sends all of it, waiting while the client is slow. ClientGone."""

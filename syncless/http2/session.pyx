@@ -12,8 +12,8 @@ as connections do. A client that does not read is not read from: what it asks fo
 
 A place among `most_streams` is free when the application has ended, not when the client has reset its stream:
 else resets would start tasklets without bound. A client that sends frames and moves nothing spends credit:
-a response, and bytes of a body in either direction, give it more. Without credit it is sent away with
-ENHANCE_YOUR_CALM.
+a response, and bytes of a body in either direction, give it more, and so does each second: a browser pings a
+connection that it keeps for a WebSocket. Without credit it is sent away with ENHANCE_YOUR_CALM.
 """
 
 from cpython.object cimport PyObject
@@ -51,6 +51,7 @@ cdef enum:
     RESET = 10              # frames that a reset counts for
     MOVED = 256             # bytes that allow one
     SMALL = 64              # bytes of a DATA frame that does not count as moving
+    SECOND = 1000000000     # ns
     ROUNDS = 4              # receive calls after which others get a turn
 
 # -- callbacks of the library --------------------------------------------------------------------------------
@@ -115,7 +116,9 @@ cdef int on_header(
     except MemoryError:
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
     if name_size == 14 and memcmp(name, b"content-length", 14) == 0:
-        stream.has_length = True
+        stream.as_it_comes = True
+    elif name_size == 9 and memcmp(name, b":protocol", 9) == 0:
+        stream.as_it_comes = stream.tunnels = True
     return 0
 
 
@@ -147,10 +150,12 @@ cdef int on_frame_recv(nghttp2_session* library, const nghttp2_frame* frame, voi
         else:
             (<RequestStream> session.last_new).after = <PyObject*> stream
         session.last_new = <PyObject*> stream
+    elif stream.tunnels and frame.hd.type == NGHTTP2_HEADERS:
+        nghttp2_submit_rst_stream(library, NGHTTP2_FLAG_NONE, stream.id, NGHTTP2_PROTOCOL_ERROR)
     if ends:
         stream.ended = stream.bytes.ended = stream.bytes.peer_shutdown = True
         try:
-            if not (begins or stream.has_length):
+            if not (begins or stream.as_it_comes):
                 session.listener.buffers.append(&stream.bytes.inbox, REPLY_LAST_CHUNK, 5)
             wake_all(&stream.readers)
         except MemoryError:
@@ -177,16 +182,18 @@ cdef int on_data(
     if stream is None or stream.bytes.gone or stream.finished:
         nghttp2_session_consume(library, id, size)
         return 0
+    if stream.tunnels:
+        session.allow(1)                            # a small message is no idle frame
     stream.unread += size
     if stream.exchange is not None:
         stream.exchange.peer.received += size
     try:
         if stream.bytes.inbox_start > stream.bytes.inbox.size // 2:
             compact(&stream.bytes, buffers)
-        if not stream.has_length:
+        if not stream.as_it_comes:
             buffers.append(&stream.bytes.inbox, line, put_chunk_line(line, size))
         buffers.append(&stream.bytes.inbox, <const char*> data, size)
-        if not stream.has_length:
+        if not stream.as_it_comes:
             buffers.append(&stream.bytes.inbox, b"\r\n", 2)
         wake_all(&stream.readers)
     except MemoryError:
@@ -288,7 +295,7 @@ cdef class HTTP2Session(Frames):
         return 0
 
     cdef int open(self) except -1:
-        cdef nghttp2_settings_entry settings[2]
+        cdef nghttp2_settings_entry settings[3]
         if nghttp2_session_server_new2(&self.library, callbacks, <void*> self, options):
             raise MemoryError
         self.listener.http2_connections += 1
@@ -296,9 +303,12 @@ cdef class HTTP2Session(Frames):
         settings[0].value = self.most_streams
         settings[1].settings_id = NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE
         settings[1].value = self.listener.limits.head.total
-        nghttp2_submit_settings(self.library, NGHTTP2_FLAG_NONE, settings, 2)
+        settings[2].settings_id = NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL
+        settings[2].value = True
+        nghttp2_submit_settings(self.library, NGHTTP2_FLAG_NONE, settings, 3)
         nghttp2_session_set_local_window_size(self.library, NGHTTP2_FLAG_NONE, 0, WINDOW)
         self.credit = CREDIT
+        self.credited = self.listener.loop.clock.now
         return self.soon()
 
     cdef bint take_frames(self, Loop loop) except -1:
@@ -313,6 +323,9 @@ cdef class HTTP2Session(Frames):
             self.over = used == 0
             self.keep_time()
             return used == 0
+        if loop.clock.now - self.credited >= SECOND:
+            self.allow((loop.clock.now - self.credited) // SECOND)
+            self.credited = loop.clock.now
         used = nghttp2_session_mem_recv(self.library, <const uint8_t*> input.data, input.size)
         return_input(&connection.stream, buffers, &input, input.size)
         self.act(loop)

@@ -31,6 +31,7 @@ cdef class Frames(Session):     # the part of an HTTP2Session that its streams k
     cdef int open_streams           # that the library has
     cdef int running                # whose application runs or waits for its turn
     cdef int64_t credit             # frames that the client may send without moving anything
+    cdef int64_t credited           # ns: when it was last given some for the time that had passed
     cdef bint in_head               # the fields of a request have begun and not ended
     cdef bint begun                 # a request has come
     cdef bint noticed               # the client has been told that the server stops
@@ -57,7 +58,8 @@ cdef class RequestStream(Carried):
     cdef int status                 # of the refusal that its head deserves, or 0
     cdef bint open                  # the library knows it
     cdef bint has_body              # DATA frames follow the head
-    cdef bint has_length            # Content-Length says how long the body is
+    cdef bint as_it_comes           # the body is not chunked: it has a Content-Length, or it tunnels
+    cdef bint tunnels               # it asks for a WebSocket (RFC 8441): its body is the other protocol's
     cdef bint ended                 # the client has sent all of its body
     cdef bint answered              # the head of the response is on its way
     cdef bint finished              # all of the response is here
@@ -72,6 +74,6 @@ cdef class RequestStream(Carried):
     cdef int refuse(self, int status, str explanation, bytes text) except -1
     cdef int refuse_busy(self) except -1
     cdef int closed(self, Loop loop) except -1
-    cdef int replace_response(self) except -1
+    cdef int replace_response(self, bytes status) except -1
     cdef int resume(self) except -1
     cdef size_t left(self) noexcept

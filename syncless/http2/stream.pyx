@@ -9,6 +9,9 @@ too large is the same in both. In the same way a body without a Content-Length i
 head of a response is the text that HTTP/1.1 sends, whose lines become fields here. Price: a copy of some
 hundred bytes.
 
+A stream that asks for a WebSocket (RFC 8441) is written as the handshake of HTTP/1.1, with a key of ours. The
+101 that answers it becomes a 200 here. An ordinary 200 would say the same to the client, so it is replaced.
+
 A stream's window opens as its body is read. Next to read: session.pyx.
 """
 
@@ -44,7 +47,16 @@ from syncless.http.errors import ClientGone
 cdef enum:
     RESPONSE = 20           # frames that a response allows
     MOVED = 256             # bytes that allow one
+    WINDOWS = 2             # frames that open windows again after a message of a WebSocket
     LARGEST_HEAD = 65536    # bytes of fields that the library sends; it leaves out what is larger
+
+
+# The fields of HTTP/1.1's handshake that RFC 8441 leaves out.
+cdef bytes HANDSHAKE = (
+    b"upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-key: c3luY2xlc3Mgb3ZlciBoMg==\r\n")
+
+cdef extern from "<string.h>":
+    void* memmem(const void* text, size_t size, const void* part, size_t part_size) nogil
 
 
 cdef class Frames(Session):
@@ -88,7 +100,7 @@ cdef ssize_t take_response(
         of.out_sent += part
         taken += part
     stream.taken += taken
-    session.allow(<int64_t> taken // MOVED)
+    session.allow(<int64_t> taken // MOVED + (WINDOWS if stream.tunnels else 0))
     if stream.left() == 0:
         drop_unsent(of, session.listener.buffers)
         if stream.finished:
@@ -107,6 +119,10 @@ cdef ssize_t take_response(
 
 
 # -- from the text of a head to fields -----------------------------------------------------------------------
+
+cdef bint is_named(const char* name, size_t size, bytes other) noexcept:
+    return <Py_ssize_t> size == PyBytes_GET_SIZE(other) and memcmp(name, PyBytes_AS_STRING(other), size) == 0
+
 
 # Nothing switches tasklets while they are in use.
 cdef nghttp2_nv* fields_found = NULL
@@ -149,7 +165,8 @@ cdef Py_ssize_t find_fields(char* text, Py_ssize_t size, bint has_status) except
                 if c"A" <= at[0] <= c"Z":
                     at[0] += 32
                 at += 1
-            if not is_hop_by_hop(known_name(text, colon - text)):
+            if not (is_hop_by_hop(known_name(text, colon - text))
+                    or is_named(text, colon - text, b"sec-websocket-accept")):
                 field.name, field.namelen = <uint8_t*> text, colon - text
                 at = colon + 1
                 while at < line_end and (at[0] == c" " or at[0] == c"\t"):
@@ -218,14 +235,16 @@ cdef class RequestStream(Carried):
             line = used = scan_line(text.data, text.size, &listener.limits.head, &found)
             if line > 0:
                 used = scan_fields(text.data, text.size, line, &listener.limits.head, &found)
+            if self.tunnels and used > 0 and found.content_length >= 0:
+                self.status = 400                           # RFC 9110, 9.3.6
             if self.status:
                 used = -self.status
             if used <= 0:
                 return self.refuse(-used if used else 400, None, text.data[:text.size])
             found.minor = HTTP_2
-            found.websocket = False
+            found.websocket = self.tunnels
             found.keep_alive = True
-            found.chunked = self.has_body and found.content_length < 0
+            found.chunked = self.has_body and not self.as_it_comes
             application.heads.scanned = 0
             application.heads.memory = NULL
             self.exchange = application.exchange(&incoming)
@@ -268,13 +287,17 @@ cdef class RequestStream(Carried):
             if at[0] == c":":
                 if at[1] == c"m":
                     method, method_size = value, sizes[1]
-                elif at[1] == c"p":
+                elif at[1] == c"p" and sizes[0] == 5:
                     path, path_size = value, sizes[1]
+                elif at[1] == c"p" and (sizes[1] != 9 or memcmp(value, b"websocket", 9)):
+                    self.status = 501
                 elif at[1] == c"a":
                     authority, authority_size = value, sizes[1]
             at = value + sizes[1]
         if path_size == 0:                                  # CONNECT has none
             path, path_size = authority, authority_size
+        if self.tunnels:
+            method, method_size = b"GET", 3
         if not (is_visible(method, method_size) and is_visible(path, path_size)):
             self.status = 400
         buffers.append(text, method, method_size)
@@ -293,11 +316,13 @@ cdef class RequestStream(Carried):
             elif sizes[0] == 4 and authority_size and memcmp(at, b"host", 4) == 0:
                 if sizes[1] != authority_size or memcmp(value, authority, authority_size):
                     self.status = 400                       # RFC 9113, 8.3.1
-            elif at[0] != c":":
+            elif at[0] != c":" and not (self.tunnels and is_named(at, sizes[0], b"sec-websocket-key")):
                 put_field(buffers, text, at, sizes[0], value, sizes[1])
             at = value + sizes[1]
         if cookies:
             self.write_cookies(text)
+        if self.tunnels:
+            buffers.append(text, PyBytes_AS_STRING(HANDSHAKE), PyBytes_GET_SIZE(HANDSHAKE))
         buffers.append(text, b"\r\n", 2)
         buffers.release(&self.fields)
         return 0
@@ -341,7 +366,7 @@ cdef class RequestStream(Carried):
         session.listener.http2_streams -= 1
         wake_all(&self.readers)
         if someone_waits(&self.writers):
-            self.bytes.torn = True                          # in the middle of a response
+            self.bytes.torn |= not exchange.upgraded        # in the middle of a response
             wake_all(&self.writers)
         exchange.end()
         give_back(<Application> session.listener.application, exchange, -1)
@@ -414,20 +439,30 @@ cdef class RequestStream(Carried):
         cdef nghttp2_data_provider body
         cdef char* text
         cdef Py_ssize_t count
-        cdef bint whole
+        cdef bint whole, switched = self.exchange is not None and self.exchange.upgraded
         if library == NULL or not self.open:
             return 0
         while not self.answered and of.out_sent < of.out.size:
             text = of.out.data + of.out_sent
+            if switched:
+                if not is_whole_head(text, of.out.size - of.out_sent):
+                    return 0                        # a library of the application's sends it in parts
+                if memcmp(text + 9, b"101", 3) == 0:
+                    memcpy(text + 9, b"200", 3)
+            elif self.tunnels and text[9] == c"2":
+                return self.replace_response(b"501 Not Implemented")
             count = find_fields(text, of.out.size - of.out_sent, True)
             if self.exchange is not None and not takes_fields(library, count):
                 if text[9] != c"1":
-                    return self.replace_response()
+                    self.session.listener.error_log.error(
+                        "The header fields of a response are larger than its client takes; it got a 500.",
+                        None, self.exchange)
+                    return self.replace_response(b"500 Internal Server Error")
             elif text[9] == c"1":
                 nghttp2_submit_headers(library, NGHTTP2_FLAG_NONE, self.id, NULL, fields_found, count, NULL)
             else:
                 self.answered = True
-                whole = self.exchange is not None and (
+                whole = self.exchange is not None and not switched and (
                     self.exchange.response.framing == NO_BODY or self.exchange.response.length == 0)
                 body.source.ptr = <void*> self
                 body.read_callback = take_response
@@ -437,14 +472,12 @@ cdef class RequestStream(Carried):
             drop_unsent(of, self.session.listener.buffers)
         return self.session.soon()
 
-    cdef int replace_response(self) except -1:
-        """By a 500, because the client does not take so large a head."""
+    cdef int replace_response(self, bytes line) except -1:
+        """By one that has only this status."""
         cdef Exchange exchange = self.exchange
         cdef nghttp2_nv status = nghttp2_nv(
-            <uint8_t*> b":status", <uint8_t*> b"500", 7, 3, NGHTTP2_NV_FLAG_NONE)
-        self.session.listener.error_log.error(
-            "The header fields of a response are larger than its client takes; it got a 500.", None, exchange)
-        exchange.response.status, exchange.response.code = "500 Internal Server Error", 500
+            <uint8_t*> b":status", <uint8_t*> PyBytes_AS_STRING(line), 7, 3, NGHTTP2_NV_FLAG_NONE)
+        exchange.response.status, exchange.response.code = line.decode(), int(line[:3])
         drop_unsent(&self.bytes, self.session.listener.buffers)
         self.answered = self.bytes.gone = True
         nghttp2_submit_response(self.session.library, self.id, &status, 1, NULL)
@@ -528,6 +561,10 @@ cdef void session_consume(RequestStream stream) noexcept:
     if stream.unread and stream.open and stream.session.library != NULL:
         nghttp2_session_consume(stream.session.library, stream.id, stream.unread)
         stream.unread = 0
+
+
+cdef bint is_whole_head(const char* text, size_t size) noexcept:
+    return memmem(text, size, b"\r\n\r\n", 4) != NULL and size > 16 and memcmp(text, b"HTTP/1.1 ", 9) == 0
 
 
 cdef bint is_visible(const char* text, uint32_t size) noexcept:

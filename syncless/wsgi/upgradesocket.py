@@ -4,6 +4,9 @@ simple-websocket, and with it Flask-SocketIO, python-engineio and flask-sock, lo
 speak the protocol on it. The first byte that is sent or received takes the connection: from then on the
 response of the application is ignored, and the server closes the connection when the application returns. The
 socket gives the bytes that have been received behind the request, and speaks TLS where the connection does.
+
+A stream of HTTP/2 has no descriptor. For a library that wants to wait for one, fileno() makes a pair of
+sockets and a tasklet that moves the bytes there.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ import os
 import socket
 from typing import Any
 
+from syncless._core.tasklet import spawn
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Lock
 from syncless.http.errors import BodyTimeout, ClientGone
 from syncless.http.exchange import Upgrade
+from syncless.io.socket import socketpair
 
 MOST = 65536
 """Bytes that one recv() gives, however many it asks for."""
@@ -33,6 +38,7 @@ class UpgradeSocket:
         self._sending = Lock()
         self._taken = False
         self._closed = False
+        self._pipe: Any = None  # of a stream of HTTP/2, once somebody asks for a descriptor
         self._timeout = socket.getdefaulttimeout()
 
     # -- bytes ---------------------------------------------------------------------------------------------
@@ -42,11 +48,16 @@ class UpgradeSocket:
         with Timeout(self._timeout, TimeoutError("timed out")):
             while not self._closed:
                 try:
+                    if self._pipe is not None:
+                        return self._pipe.recv(size)  # type: ignore[no-any-return]
                     return self._upgrade.receive(min(size, MOST))
                 except BodyTimeout:
                     pass  # the silence of a client is the protocol's affair
                 except ClientGone:
                     break
+                except OSError:
+                    if not self._closed:
+                        raise
         return b""
 
     def recv_into(self, buffer: Any, size: int = 0, flags: int = 0) -> int:
@@ -89,16 +100,37 @@ class UpgradeSocket:
             try:
                 self.shutdown(socket.SHUT_RD)
             except OSError:
-                pass  # it is closed already
+                self._upgrade.end_input()  # it is closed already, or has no descriptor; so _move() ends, too
 
     def end(self, failure: BaseException | None) -> None:
         """The server: the application has returned or raised."""
         self._closed = True
+        if self._pipe is not None:
+            self._pipe.shutdown(socket.SHUT_RDWR)  # tasklets that wait for it go on
+            self._pipe.close()
 
     # -- its settings --------------------------------------------------------------------------------------
 
     def fileno(self) -> int:
-        return -1 if self._closed else self._upgrade.fd
+        if self._closed or self._upgrade.fd >= 0:
+            return -1 if self._closed else self._upgrade.fd
+        if self._pipe is None:
+            self._pipe, other = socketpair()
+            spawn(self._move, other)
+        return self._pipe.fileno()  # type: ignore[no-any-return]
+
+    def _move(self, into: Any) -> None:
+        with into:
+            while True:
+                try:
+                    data = self._upgrade.receive(MOST)
+                    if not data:
+                        return
+                    into.sendall(data)
+                except BodyTimeout:
+                    pass
+                except OSError:  # ClientGone is one
+                    return
 
     def settimeout(self, seconds: float | None) -> None:
         if seconds == 0:
@@ -116,7 +148,7 @@ class UpgradeSocket:
     def _descriptor(self, name: str, *arguments: Any) -> Any:
         fd = self._upgrade.fd
         if fd < 0:
-            raise OSError(errno.EBADF, "the connection is closed")
+            raise OSError(errno.EBADF, "the connection is closed, or is one of HTTP/2: it has no descriptor")
         with socket.socket(fileno=os.dup(fd)) as sock:
             found = getattr(sock, name)
             return found(*arguments) if callable(found) else found

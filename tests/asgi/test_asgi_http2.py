@@ -35,17 +35,7 @@ def test_request_is_answered(connect, size):
     _, client = connect(echo, interface="asgi", lifespan="off")
     client = client()
     stream = client.ask("/", "POST", ends=False)
-    left = bytes(size)
-    while left:
-        part = min(len(left), client.h2.local_flow_control_window(stream), 16384)
-        if part:
-            client.h2.send_data(stream, left[:part])
-            left = left[part:]
-            client.flush()
-        else:
-            client.read()
-    client.h2.end_stream(stream)
-    client.flush()
+    client.upload(stream, bytes(size))
     status, headers, body = client.answer(stream)
     assert (status, headers["x-version"], body) == (200, "2", bytes(size))
 

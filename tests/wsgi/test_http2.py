@@ -65,17 +65,7 @@ def test_body_of_any_size_is_read(connect, size, declared):
     fields = [("content-length", str(size))] if declared else []
     stream = client.ask("/", "POST", *fields, ends=False)
     sent = bytes(range(256)) * (size // 256) + bytes(size % 256)
-    left = sent
-    while left:
-        part = min(len(left), client.h2.local_flow_control_window(stream), 16384)
-        if part:
-            client.h2.send_data(stream, left[:part])
-            left = left[part:]
-            client.flush()
-        else:
-            client.read()
-    client.h2.end_stream(stream)
-    client.flush()
+    client.upload(stream, sent)
     assert client.answer(stream) == (200, client.answer(stream)[1], sent)
 
 
@@ -290,6 +280,27 @@ def test_requests_beyond_the_limit_wait_and_are_refused(connect):
     assert status == 503 and "retry-after" in headers
     gate.set()
     assert client.answer(first)[2] == client.answer(second)[2] == b"hello"
+
+
+def test_pings_of_a_connection_that_stays_are_no_flood(connect):
+    """A browser sends some while a WebSocket or a stream of events is silent."""
+    gate = syncless.Event()
+
+    def app(environ, start_response):
+        gate.wait()
+        return hello(environ, start_response)
+
+    _, client = connect(app)
+    client = client()
+    stream = client.ask()
+    for _ in range(1500):
+        client.events.clear()
+        client.h2.ping(b"12345678")
+        client.flush()
+        client.wait_for(events.PingAckReceived)
+        syncless.sleep(2)  # in virtual time
+    gate.set()
+    assert client.answer(stream)[2] == b"hello"
 
 
 def test_stop_lets_streams_end(connect):

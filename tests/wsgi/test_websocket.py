@@ -493,7 +493,7 @@ def test_a_refusal_reaches_the_client(start):
 
 
 SCRIPT = b"""<!doctype html><script>
-const log = [], socket = new WebSocket("ws://" + location.host + "/ws");
+const log = [], socket = new WebSocket(location.origin.replace("http", "ws") + "/ws");
 const big = "\\u00fc".repeat(200000);
 socket.binaryType = "arraybuffer";
 socket.onopen = () => { log.push("open " + socket.extensions); socket.send("hello"); };
