@@ -56,6 +56,7 @@ cdef class Upgrade:
         ignored. `handler.end(failure)` is called when the application has returned or raised; exceptions of
         the types `expected` are not logged then."""
         cdef Peer peer = self.peer()
+        self.exchange.interruptible = False     # its end is among the bytes, behind the last messages
         if self.exchange.response.committed:
             raise RuntimeError("the response has begun already: the connection cannot be upgraded")
         self.exchange.response.committed = self.exchange.upgraded = peer.upgraded = peer.answered = True
@@ -138,6 +139,7 @@ cdef class Exchange(Tasklet):
     respond()    calls the application and gives what it answers to the response; negative if it raises (so
                  that no line of this file is in the traceback)
     forget()     the request is over: drops everything that the client sent
+    ends_with_client()   whether ClientGone is raised in all of it (Server's on_hangup)
     """
 
     def __init__(self, Listener listener not None, Request request not None):
@@ -151,6 +153,9 @@ cdef class Exchange(Tasklet):
     cdef int forget(self) except -1:
         return 0
 
+    cdef bint ends_with_client(self) except? -1:
+        return False
+
     cdef Body new_body(self):
         """A Body of its own."""
         self.body = Body()
@@ -161,7 +166,7 @@ cdef class Exchange(Tasklet):
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
         cdef int outcome
-        if self.too_large or self.listener.limits.request_ns:
+        if self.too_large or self.listener.bounds:
             outcome = unchecked_within_limits(self)
         else:
             outcome = self.respond()
@@ -179,15 +184,20 @@ cdef class Exchange(Tasklet):
 
     cdef int respond_within_limits(self) except -1:
         cdef double seconds = self.listener.limits.request_ns / 1e9
-        cdef Alarm alarm
+        cdef Alarm alarm = None
         cdef BaseException failure = None
         if self.too_large:
             raise BodyTooLarge(f"the body is larger than {self.listener.limits.body_bytes} bytes")
-        alarm = Alarm(RequestTimeout(f"the request took longer than {seconds} s"))
-        alarm.start(seconds)
+        if self.ends_with_client():
+            self.end_with_client(self.peer.may_have_left())
+        if seconds:
+            alarm = Alarm(RequestTimeout(f"the request took longer than {seconds} s"))
+            alarm.start(seconds)
         if self.respond() < 0:
             failure = raised()
-        alarm.cancel()
+        self.interruptible = False
+        if alarm is not None:
+            alarm.cancel()
         if failure is not None:
             raise failure
         return 0
@@ -330,16 +340,26 @@ cdef class Exchange(Tasklet):
     def interrupt_when_client_leaves(self, bint wanted=True) -> None:
         """From now on ClientGone is raised in this request when its client closes the connection, wherever it
         waits."""
-        self.interruptible = wanted
-        if wanted and self.peer.stream != NULL:
-            self.peer.watch_end()
-            if self.left():
-                raise ClientGone("the client has left")
+        self.interruptible = False
+        if wanted:
+            self.end_with_client(True)
+
+    cdef int end_with_client(self, bint look) except -1:
+        """`look`: whether it has left is worth a system call."""
+        if self.peer.stream == NULL:
+            return 0
+        self.peer.watch_end()
+        if look and self.left():
+            self.listener.hangups += 1
+            raise ClientGone("the client has left")
+        self.interruptible = True
+        return 0
 
     cdef int interrupt(self, Loop loop) except -1:
         """The client has left."""
         if self.interruptible:
             self.interruptible = False              # once
+            self.listener.hangups += 1
             loop.throw(self, ClientGone("the client has left"))
         return 0
 

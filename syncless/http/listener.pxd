@@ -184,6 +184,8 @@ cdef class Listener:
     cdef public Counters counters       # or None
     cdef public Quota quota             # or None
     cdef readonly object error_log      # an ErrorLog
+    cdef readonly str on_hangup         # one of ON_HANGUP
+    cdef bint bounds                    # a request may be ended before its application ends it
     cdef readonly bint stopping         # every response closes its connection
     # what they share
     cdef Loop loop
@@ -204,6 +206,7 @@ cdef class Listener:
     cdef Py_ssize_t http2_connections
     cdef Py_ssize_t http2_streams       # requests that they carry, which run or wait
     cdef long long http2_requests       # of these since the start, answered
+    cdef long long hangups              # requests that were told that their clients had left
     # room for more of them
     cdef Runnable acceptor              # while connections are accepted
     cdef dict complaints                # about what the system is short of: ns, not before then again

@@ -47,6 +47,7 @@ class Listener:
     requests: int
     accepted: int
     stopping: bool
+    on_hangup: str
     counters: Counters | None
     quota: Quota | None
     http2: Application | None
@@ -61,6 +62,7 @@ class Listener:
         plain_http: bool = False,
         trusted: Callable[[str], bool] | None = None,
         proxy_protocol: bool = False,
+        on_hangup: str = "continue",
     ) -> None: ...
     def stop(self) -> None: ...
     def close(self) -> None: ...

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypedDict
 
 from syncless.http.errorlog import FORMATS, NAMED
+from syncless.http.errors import ON_HANGUP
 from syncless.http.limits import Limits
 from syncless.http.requestslots import CHOICES, KEEP
 from syncless.http.trust import DEFAULT_FIELDS
@@ -146,6 +147,9 @@ OPTIONS = {  # heading -> options
         Option("request_slots", KEEP, choices=CHOICES, text=
             "under the patch, whether a request finds the threading.local values that another has left, as "
             "in a pool of threads: keep (default) or fresh"),
+        Option("on_hangup", ON_HANGUP[0], choices=ON_HANGUP, text=
+            "a WSGI request whose client closes the connection goes on (continue, the default), or "
+            "ClientGone is raised where it waits: stop for GET and HEAD only, stop-all for all methods"),
         Option("chdir", None, "DIR", PROGRAM, text=
             "change to the directory before importing the application; a reload resolves symbolic links "
             "again"),
@@ -371,3 +375,4 @@ class ServerOptions(LimitOptions, total=False):
     native_threads: int
     standby_threads: int
     request_slots: str
+    on_hangup: str

@@ -22,6 +22,7 @@ from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.application import Application
 from syncless.http.certificates import Files, TLSSettings, make_certificates
 from syncless.http.counters import Counters
+from syncless.http.errors import ON_HANGUP
 from syncless.http.handlerthreads import HandlerThreads, NoHandlerThreads, ServedSocket
 from syncless.http.limits import Limits, limits_of
 from syncless.http.listener import Listener, Quota
@@ -95,6 +96,7 @@ class Server:
         native_threads: int = 0,
         standby_threads: int = 0,
         request_slots: str = requestslots.KEEP,
+        on_hangup: str = ON_HANGUP[0],
         **overrides: Unpack[LimitOptions],
     ):
         self.application = self.adapt(application)
@@ -151,6 +153,9 @@ class Server:
         if request_slots not in requestslots.CHOICES:
             raise ValueError(f"request_slots must be 'keep' or 'fresh', not {request_slots!r}")
         self.request_slots = request_slots
+        if on_hangup not in ON_HANGUP:
+            raise ValueError(f"on_hangup must be one of {', '.join(ON_HANGUP)}, not {on_hangup!r}")
+        self.on_hangup = on_hangup
         self.standby_threads = standby_threads
         if standby_threads:
             standby = import_module("syncless.http.standby")
@@ -253,6 +258,7 @@ class Server:
             plain_http=self.plain_http,
             trusted=self.trusted,
             proxy_protocol=self.proxy_protocol,
+            on_hangup=self.on_hangup,
         )
         listener.counters = self.counters
         if self.http2 == "cleartext" or (self.http2 == "tls" and tls):

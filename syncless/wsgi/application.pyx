@@ -408,6 +408,11 @@ cdef class WSGIExchange(Exchange):
         self.request.values = None
         return 0
 
+    cdef bint ends_with_client(self) except? -1:
+        if self.listener.on_hangup == "stop":
+            return self.request.part(METHOD) in ("GET", "HEAD")
+        return self.listener.on_hangup == "stop-all"
+
     cdef str label(self):
         if self.request.values is None:
             return "request"

@@ -274,6 +274,12 @@ def serve(
     - `request_slots`: "keep" (default): under the patch, a request finds the values of `threading.local` that
       another one has left, as in a pool of threads; "fresh": it finds none.
 
+    Clients that leave (see docs/howto/hangups.md):
+
+    - `on_hangup`: what becomes of a WSGI request whose client closes the connection. "continue" (default): it
+      goes on; "stop": ClientGone is raised where it waits, if it is a GET or a HEAD; "stop-all": whatever its
+      method.
+
     Limits:
 
     - `limits`: a `Limits`. Single limits may also be given by name (`head_seconds=10`).

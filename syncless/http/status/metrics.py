@@ -18,6 +18,7 @@ from syncless.http.status.scoreboard import PHASES, Scoreboard
 COUNTERS = (
     ("accepted", "syncless_connections_accepted", "Connections that have been accepted", 1),
     ("http2_requests", "syncless_http2_requests", "Answered requests that came by HTTP/2", 1),
+    ("hangups", "syncless_hangups", "Requests that were told that their client had left", 1),
     ("received_bytes", "syncless_received_bytes", "Bytes that clients have sent, without TLS", 1),
     ("sent_bytes", "syncless_sent_bytes", "Bytes that clients have been sent, without TLS", 1),
     ("stalls", "syncless_stalls", "Times that a loop was blocked for more than 0.2 s", 1),

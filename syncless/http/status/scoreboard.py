@@ -39,6 +39,7 @@ MOST = ("longest_stall_ns", "recent_stall_ns", "backlog", "backlog_limit")
 COUNTS = (
     "accepted",
     "http2_requests",
+    "hangups",
     "received_bytes",
     "sent_bytes",
     "stalls",
