@@ -67,6 +67,7 @@ PLAIN: dict[str, tuple[str, Any]] = {
     "p": ("server port", None),
     "L": ("request id", None),
     "X": ("ending", None),
+    "Q": ("queue time", None),
     "D": ("duration", 1000),
     "T": ("duration", 1000000000),
 }
@@ -88,6 +89,7 @@ ATOMS = {
     "%B": "bytes of the body, `0` for none",
     "%D": "microseconds from the arrival of the head to the end of the response",
     "%T": "the same in seconds; also `%{ms}T` and `%{us}T`",
+    "%Q": "microseconds from the `X-Request-Start` of a trusted proxy to the request's begin, `-` without",
     "%v": "SERVER_NAME",
     "%V": "the Host field",
     "%p": "SERVER_PORT",

@@ -59,6 +59,12 @@ ON_HANGUP = ("continue", "stop", "stop-all")
 case."""
 
 
+class QueuedTooLong(ClientError):
+    """The client has waited for longer than Limits.queue_seconds before its request could begin: 503."""
+
+    status = 503
+
+
 class RequestTimeout(BaseException):
     """The request is not answered after Limits.request_seconds: 503. A BaseException, so that ``except
     Exception`` does not swallow it."""

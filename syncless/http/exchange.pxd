@@ -33,6 +33,7 @@ cdef class Exchange(Tasklet):
     cdef object handler             # of that protocol, if the client asks for one
     cdef readonly bint interruptible    # ClientGone is raised in it when the client leaves
     cdef int64_t started            # ns
+    cdef double queued              # seconds, as a trusted proxy tells; negative: it does not
     cdef int64_t own_id             # 0: nobody has asked for it
 
     # each kind of application defines these
@@ -69,6 +70,8 @@ cdef class Exchange(Tasklet):
 
     cdef void count(self) noexcept
     cdef int respond_within_limits(self) except -1
+    cdef bint knows_start(self) except? -1
+    cdef int look_at_start(self) except -1
     cdef int conclude(self, Loop loop, BaseException failure) except -1
     cdef int log_access(self, Loop loop) except -1
     cdef int fail(self, Loop loop, BaseException error) except -1

@@ -32,8 +32,11 @@ from syncless.http.wire cimport CODES, HTTP_2
 
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
-from syncless.http.errors import REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout, refusal
+from syncless.http.errors import (
+    REASONS, BodyTooLarge, ClientError, ClientGone, QueuedTooLong, RequestTimeout, refusal,
+)
 from syncless.http.notices import visible
+from syncless.http.trust import REQUEST_START, seconds_since
 
 cdef enum:
     PIECE = 4096        # bytes read at a time; it bounds how far a compressed message can expand at once
@@ -186,6 +189,8 @@ cdef class Exchange(Tasklet):
         cdef double seconds = self.listener.limits.request_ns / 1e9
         cdef Alarm alarm = None
         cdef BaseException failure = None
+        if self.knows_start():
+            self.look_at_start()
         if self.too_large:
             raise BodyTooLarge(f"the body is larger than {self.listener.limits.body_bytes} bytes")
         if self.ends_with_client():
@@ -200,6 +205,22 @@ cdef class Exchange(Tasklet):
             alarm.cancel()
         if failure is not None:
             raise failure
+        return 0
+
+    cdef bint knows_start(self) except? -1:
+        """Whether its peer is trusted to say when it took the request."""
+        return self.peer.trusted and REQUEST_START in self.listener.trusted_fields
+
+    cdef int look_at_start(self) except -1:
+        """How long the client has waited before this, in the proxy and in the queue."""
+        given = self.request.field(REQUEST_START)
+        found = None if given is None else seconds_since(given)
+        self.queued = -1 if found is None else found
+        if found is not None:
+            if self.listener.counters is not None:
+                self.listener.counters.count_queued(<int64_t> (self.queued * 1e9))
+            if self.queued * 1e9 > self.listener.limits.queue_ns:
+                raise QueuedTooLong(f"the request was {self.queued:.3f} s old before it could begin")
         return 0
 
     cdef int conclude(self, Loop loop, BaseException failure) except -1:
@@ -398,6 +419,12 @@ cdef class Exchange(Tasklet):
     def client(self) -> str:
         """The client's address; - for a UNIX socket."""
         return self.request.client or "-"
+
+    @property
+    def queue_seconds(self):
+        """Seconds from the time in the X-Request-Start of a trusted proxy to the request's begin; None if it
+        does not tell."""
+        return self.queued if self.knows_start() and self.queued >= 0 else None
 
     def summary(self) -> dict:
         """A summary of the request for status pages, in any thread. Its path is as the client meant it and

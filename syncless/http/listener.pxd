@@ -180,6 +180,7 @@ cdef class Listener:
     cdef bint plain_http                # HTTP on a TLS port, told by its first byte
     cdef object trusted                 # None, or called with an address: its PROXY header and fields count
     cdef bint proxy_protocol            # trusted peers begin with a PROXY header
+    cdef object trusted_fields          # those that trusted peers set, in lower case
     cdef AccessLog access_log           # or None
     cdef public Counters counters       # or None
     cdef public Quota quota             # or None

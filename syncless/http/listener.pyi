@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from ssl import SSLContext
 from typing import Any, Protocol
 
@@ -62,6 +62,7 @@ class Listener:
         plain_http: bool = False,
         trusted: Callable[[str], bool] | None = None,
         proxy_protocol: bool = False,
+        trusted_fields: Iterable[str] = (),
         on_hangup: str = "continue",
     ) -> None: ...
     def stop(self) -> None: ...

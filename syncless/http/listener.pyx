@@ -65,6 +65,7 @@ from syncless.http.wire cimport COMPLAIN_NS, dates_at, pace_counts, pace_is_too_
 from syncless.http.clients import Clients
 from syncless.http.errors import ON_HANGUP, PHRASES
 from syncless.http.limits import limit_values
+from syncless.http.trust import REQUEST_START
 
 
 cdef class Quota:
@@ -482,7 +483,8 @@ cdef class Listener:
 
     def __init__(
         self, application, limits, AccessLog access_log, error_log, *,
-        certificates=None, plain_http=False, trusted=None, proxy_protocol=False, on_hangup=ON_HANGUP[0],
+        certificates=None, plain_http=False, trusted=None, proxy_protocol=False, trusted_fields=(),
+        on_hangup=ON_HANGUP[0],
     ):
         self.application = application
         self.limits = limit_values(limits)
@@ -491,7 +493,10 @@ cdef class Listener:
         self.trusted = trusted
         self.proxy_protocol = proxy_protocol
         self.on_hangup = on_hangup
-        self.bounds = self.limits.request_ns or on_hangup != ON_HANGUP[0]
+        self.trusted_fields = trusted_fields
+        self.bounds = (
+            self.limits.request_ns or on_hangup != ON_HANGUP[0]
+            or trusted is not None and REQUEST_START in trusted_fields)
         self.access_log = access_log
         self.error_log = error_log
         self.complaints = {}

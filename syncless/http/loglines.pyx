@@ -65,7 +65,7 @@ cdef class AccessLog:
             "path": FULL_PATH, "query": FULL_QUERY, "status": STATUS, "body bytes": BODY_BYTES,
             "body bytes, a number": BODY_BYTES_NUMBER, "stamp": STAMP, "strftime": STRFTIME,
             "duration": DURATION, "request id": REQUEST_ID, "ending": ENDING,
-            "response field": RESPONSE_FIELD,
+            "queue time": QUEUE_TIME, "response field": RESPONSE_FIELD,
         }
         self.atoms = <Atom*> PyMem_Malloc(len(atoms) * sizeof(Atom))
         if self.atoms == NULL:
@@ -96,7 +96,7 @@ cdef class AccessLog:
 
     cdef int log(self, Request request, object status, int64_t body_bytes, int64_t started, object headers,
             object exchange) except -1:
-        """`exchange`: has the `id` and the `ending` of the request; None where there is none."""
+        """`exchange`: has `id`, `ending` and `queue_seconds` of the request; None where there is none."""
         cdef int _
         cdef Atom* atom = self.atoms
         cdef PyObject** keys = request.keys
@@ -135,7 +135,7 @@ cdef class AccessLog:
         exchange=None,
     ) -> None:
         """A response of another server in this process; `started`: ns, by the monotonic clock. `exchange` has
-        the request's `id` and `ending`."""
+        the request's `id`, `ending` and `queue_seconds`."""
         self.log(request, status, body_bytes, started, None, exchange)
 
     cdef inline int put_value(self, PyObject* values, PyObject* key) except -1:
@@ -172,6 +172,9 @@ cdef class AccessLog:
             return self.put_string(None if exchange is None else exchange.id)
         elif atom.kind == ENDING:
             return self.put_string("-" if exchange is None else exchange.ending)
+        elif atom.kind == QUEUE_TIME:
+            waited = None if exchange is None else exchange.queue_seconds
+            return self.put_none() if waited is None else self.put_number(<int64_t> (waited * 1e6))
         for name, field in headers or ():       # RESPONSE_FIELD
             if name.lower() == key:
                 return self.put_string(field)

@@ -130,7 +130,10 @@ class Server:
             raise ValueError("proxy_protocol needs `trusted`, the addresses of the proxies that speak it")
         self.proxy_protocol = proxy_protocol
         fields = [trusted_fields] if isinstance(trusted_fields, str) else trusted_fields
-        self.forwarding: Forward | None = Forwarding(self.trusted, fields) if self.trusted else None
+        self.trusted_fields = [name.lower() for name in fields]
+        self.forwarding: Forward | None = None
+        if self.trusted:
+            self.forwarding = Forwarding(self.trusted, self.trusted_fields)
         if unix_owner is not None:
             owner_ids(unix_owner)  # a wrong name is told now
         options = SocketOptions(
@@ -258,6 +261,7 @@ class Server:
             plain_http=self.plain_http,
             trusted=self.trusted,
             proxy_protocol=self.proxy_protocol,
+            trusted_fields=self.trusted_fields,
             on_hangup=self.on_hangup,
         )
         listener.counters = self.counters

@@ -90,15 +90,27 @@ class Metrics:
             for status, count in sorted(told[key].items()):
                 counter.add_metric([str(status)], count)
             yield counter
-        latency = families.HistogramMetricFamily(
-            "syncless_request_duration_seconds", "From the head of a request to the end of its response"
-        )
-        buckets, below = [], 0
-        for bound, count in zip((*map(str, SECONDS), "+Inf"), told["latency"], strict=True):
-            below += count
-            buckets.append((bound, below))
-        latency.add_metric([], buckets, told["latency_seconds"])
-        yield latency
+        for name, counts, total, text in (
+            (
+                "syncless_request_duration_seconds",
+                "latency",
+                "latency_seconds",
+                "From the head of a request to the end of its response",
+            ),
+            (
+                "syncless_queue_seconds",
+                "queue_times",
+                "queue_seconds",
+                "From the X-Request-Start of a trusted proxy to the begin of a request",
+            ),
+        ):
+            histogram = families.HistogramMetricFamily(name, text)
+            buckets, below = [], 0
+            for bound, count in zip((*map(str, SECONDS), "+Inf"), told[counts], strict=True):
+                below += count
+                buckets.append((bound, below))
+            histogram.add_metric([], buckets, told[total])
+            yield histogram
         connections = families.GaugeMetricFamily(
             "syncless_connections", "Open connections, by phase", labels=["phase"]
         )
