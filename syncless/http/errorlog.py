@@ -86,11 +86,13 @@ class ErrorLog:
         self.entry(INFO, message, None, request)
 
     def entry(self, level: int, message: str, error: BaseException | None, request: Any) -> None:
-        """``request``: its subject, with an `id` and a `client`, or None."""
+        """``request``: its subject, with an `id`, a `trace_id` and a `client`, or None."""
         if level < _least:
             return
         try:
             about = {} if request is None else {"request_id": request.id, "client": request.client}
+            if request is not None and request.trace_id is not None:
+                about["trace_id"] = request.trace_id
             if not _to_logger(level, visible(message, "\n\t"), error, about):
                 self.stream.write((self._as_json if self.json else _as_text)(level, message, error, about))
                 self.stream.flush()
@@ -227,7 +229,7 @@ def _to_logger(level: int, message: str, error: BaseException | None, about: dic
     if not _is_handled():
         return False
     exc_info = None if error is None else (type(error), error, error.__traceback__)
-    extra = {"request_id": None, "client": None, **about}
+    extra = {"request_id": None, "client": None, "trace_id": None, **about}
     sys.modules["logging"].getLogger(LOGGER).log(level, "%s", message, exc_info=exc_info, extra=extra)
     return True
 

@@ -34,11 +34,13 @@ cdef class Exchange(Tasklet):
     cdef readonly bint interruptible    # ClientGone is raised in it when the client leaves
     cdef int64_t started            # ns
     cdef double queued              # seconds, as a trusted proxy tells; negative: it does not
+    cdef readonly object ids        # RequestIds, where the listener gives them, else None
     cdef int64_t own_id             # 0: nobody has asked for it
 
     # each kind of application defines these
     cdef int respond(self) noexcept
     cdef int forget(self) except -1
+    cdef int tell_ids(self, str request_id, str traceparent) except -1
     cdef bint ends_with_client(self) except? -1
 
     cdef inline int begin(self, const Incoming* incoming) except -1:

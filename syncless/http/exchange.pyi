@@ -3,6 +3,7 @@ from typing import Any
 from syncless._core.tasklet import Tasklet
 from syncless.http.listener import Listener
 from syncless.http.request import Request
+from syncless.http.requestids import RequestIds
 
 class Upgrade:
     exchange: Exchange
@@ -21,11 +22,14 @@ class Upgrade:
 
 class Exchange(Tasklet[Any]):
     interruptible: bool
+    ids: RequestIds | None
     def __init__(self, listener: Listener, request: Request) -> None: ...
     @property
     def client_gone(self) -> bool: ...
     @property
     def id(self) -> str: ...
+    @property
+    def trace_id(self) -> str | None: ...
     @property
     def client(self) -> str: ...
     @property

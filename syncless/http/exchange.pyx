@@ -36,6 +36,7 @@ from syncless.http.errors import (
     REASONS, BodyTooLarge, ClientError, ClientGone, QueuedTooLong, RequestTimeout, refusal,
 )
 from syncless.http.notices import visible
+from syncless.http.requestids import begin as begin_ids
 from syncless.http.trust import REQUEST_START, seconds_since
 
 cdef enum:
@@ -142,6 +143,7 @@ cdef class Exchange(Tasklet):
     respond()    calls the application and gives what it answers to the response; negative if it raises (so
                  that no line of this file is in the traceback)
     forget()     the request is over: drops everything that the client sent
+    tell_ids()   gives its IDs to the application, which is not called yet
     ends_with_client()   whether ClientGone is raised in all of it (Server's on_hangup)
     """
 
@@ -154,6 +156,9 @@ cdef class Exchange(Tasklet):
         return 0
 
     cdef int forget(self) except -1:
+        return 0
+
+    cdef int tell_ids(self, str request_id, str traceparent) except -1:
         return 0
 
     cdef bint ends_with_client(self) except? -1:
@@ -189,6 +194,10 @@ cdef class Exchange(Tasklet):
         cdef double seconds = self.listener.limits.request_ns / 1e9
         cdef Alarm alarm = None
         cdef BaseException failure = None
+        if self.listener.request_ids:
+            given = self.request.field("traceparent") if self.peer.trusted else None
+            self.ids = begin_ids(self.id, given)
+            self.tell_ids(self.ids.request_id, self.ids.traceparent)
         if self.knows_start():
             self.look_at_start()
         if self.too_large:
@@ -406,7 +415,7 @@ cdef class Exchange(Tasklet):
         the first use."""
         global last_id
         given = None
-        if self.peer.trusted:
+        if self.peer is not None and self.peer.trusted:     # a session has none
             given = self.request.field("x-request-id")
         if given is not None and GIVEN_ID.fullmatch(given):
             return given
@@ -414,6 +423,11 @@ cdef class Exchange(Tasklet):
             last_id += 1
             self.own_id = last_id
         return f"{process_id}-{self.own_id:x}"
+
+    @property
+    def trace_id(self):
+        """Of its traceparent, where the server gives its requests IDs; else None."""
+        return None if self.ids is None else self.ids.trace_id
 
     @property
     def client(self) -> str:

@@ -186,7 +186,8 @@ cdef class Listener:
     cdef public Quota quota             # or None
     cdef readonly object error_log      # an ErrorLog
     cdef readonly str on_hangup         # one of ON_HANGUP
-    cdef bint bounds                    # a request may be ended before its application ends it
+    cdef bint request_ids               # each request is given its IDs before it begins
+    cdef bint bounds                    # any of these, or a request may be ended before its time
     cdef readonly bint stopping         # every response closes its connection
     # what they share
     cdef Loop loop

@@ -484,7 +484,7 @@ cdef class Listener:
     def __init__(
         self, application, limits, AccessLog access_log, error_log, *,
         certificates=None, plain_http=False, trusted=None, proxy_protocol=False, trusted_fields=(),
-        on_hangup=ON_HANGUP[0],
+        on_hangup=ON_HANGUP[0], request_ids=False,
     ):
         self.application = application
         self.limits = limit_values(limits)
@@ -493,9 +493,10 @@ cdef class Listener:
         self.trusted = trusted
         self.proxy_protocol = proxy_protocol
         self.on_hangup = on_hangup
+        self.request_ids = request_ids
         self.trusted_fields = trusted_fields
         self.bounds = (
-            self.limits.request_ns or on_hangup != ON_HANGUP[0]
+            self.limits.request_ns or request_ids or on_hangup != ON_HANGUP[0]
             or trusted is not None and REQUEST_START in trusted_fields)
         self.access_log = access_log
         self.error_log = error_log

@@ -233,6 +233,9 @@ OPTIONS = {  # heading -> options
             "write errors to this file instead of stderr (SIGUSR1 reopens log files)"),
         Option("error_log_format", "text", "FORMAT", choices=FORMATS, text=
             "text (default) or json, one object per line"),
+        Option("request_ids", False, text=
+            "give the application, its log records and the traces in logs the ID and the traceparent of "
+            "each request: those of a trusted proxy, or new ones"),
         Option("log_level", None, where=COMMAND, choices=(*NAMED,), text=
             "least severe entries of the error log (default: all); from warning on, print no addresses"),
         Option("quiet", False, where=PROGRAM, short="-q", text="do not print the addresses"),
@@ -376,3 +379,4 @@ class ServerOptions(LimitOptions, total=False):
     standby_threads: int
     request_slots: str
     on_hangup: str
+    request_ids: bool

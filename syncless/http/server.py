@@ -97,6 +97,7 @@ class Server:
         standby_threads: int = 0,
         request_slots: str = requestslots.KEEP,
         on_hangup: str = ON_HANGUP[0],
+        request_ids: bool = False,
         **overrides: Unpack[LimitOptions],
     ):
         self.application = self.adapt(application)
@@ -159,6 +160,7 @@ class Server:
         if on_hangup not in ON_HANGUP:
             raise ValueError(f"on_hangup must be one of {', '.join(ON_HANGUP)}, not {on_hangup!r}")
         self.on_hangup = on_hangup
+        self.request_ids = request_ids
         self.standby_threads = standby_threads
         if standby_threads:
             standby = import_module("syncless.http.standby")
@@ -263,6 +265,7 @@ class Server:
             proxy_protocol=self.proxy_protocol,
             trusted_fields=self.trusted_fields,
             on_hangup=self.on_hangup,
+            request_ids=self.request_ids,
         )
         listener.counters = self.counters
         if self.http2 == "cleartext" or (self.http2 == "tls" and tls):

@@ -48,7 +48,7 @@ LOST = (
 class Ended:
     """What the access log asks of a request that a thread has answered."""
 
-    id = None
+    id = trace_id = None
     queue_seconds: float | None = None
 
     def __init__(self, closes: int):

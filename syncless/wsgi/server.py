@@ -253,6 +253,8 @@ def serve(
     - `access_log`: True for stdout, a path, or a text stream; none by default. `access_log_format`:
       "combined", "common", "json", a string with Apache's atoms, or a mapping of JSON keys to atoms.
     - `error_log`: a path or a text stream, stderr by default. `error_log_format`: "text" or "json".
+    - `request_ids`: True gives each request its ID and traceparent, of a trusted proxy or new, in the environ
+      or scope, in a context variable and in the logs (see docs/howto/logging.md).
     - `logging`: a dict for `logging.config.dictConfig`. Errors go to the logger `syncless.error` if it has
       a handler.
     - `quiet`: print neither the addresses nor warnings that the application blocks.
