@@ -13,7 +13,7 @@ from typing import Any
 
 import syncless
 from syncless.http.counters import SECONDS
-from syncless.http.status.scoreboard import PHASES, Scoreboard
+from syncless.http.status.scoreboard import CAUSES, PHASES, Scoreboard
 
 COUNTERS = (
     ("accepted", "syncless_connections_accepted", "Connections that have been accepted", 1),
@@ -111,12 +111,19 @@ class Metrics:
                 buckets.append((bound, below))
             histogram.add_metric([], buckets, told[total])
             yield histogram
-        connections = families.GaugeMetricFamily(
-            "syncless_connections", "Open connections, by phase", labels=["phase"]
-        )
-        for phase in PHASES:
-            connections.add_metric([phase], told[phase])
-        yield connections
+        for name, text, label, cells in (
+            ("syncless_connections", "Open connections, by phase", "phase", {one: one for one in PHASES}),
+            (
+                "syncless_parked_tasklets",
+                "Tasklets that wait, by what they wait for",
+                "waits_for",
+                {one: f"parked_{one}" for one in CAUSES},
+            ),
+        ):
+            gauge = families.GaugeMetricFamily(name, text, labels=[label])
+            for value, cell in cells.items():
+                gauge.add_metric([value], told[cell])
+            yield gauge
         for key, name, text, unit in COUNTERS:
             yield families.CounterMetricFamily(name, text, value=told[key] / unit)
         for key, name, text, unit in GAUGES:
