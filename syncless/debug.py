@@ -35,7 +35,9 @@ def describe(tasklet: Tasklet[Any], stack: bool = True, waits: Waits | None = No
         holder = waits.holder(waited)
         doing += f": {waited!r}" + ("" if holder is None else f", held by {waits.label(holder)}")
     cpu = f", {tasklet.cpu_seconds:.3f} s of CPU" if tasklet.cpu_seconds else ""
-    lines = [f"{waits.label(tasklet)} ({tasklet.switches} switches{cpu}): {doing}\n"]
+    ids = getattr(tasklet, "ids", None)  # of a request, which are in the logs, too
+    known = "" if ids is None else f", request {ids.request_id}"
+    lines = [f"{waits.label(tasklet)} ({tasklet.switches} switches{cpu}{known}): {doing}\n"]
     frame = tasklet.frame if stack else None
     if frame is not None:
         lines += traceback.format_stack(frame)

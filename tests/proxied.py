@@ -49,6 +49,7 @@ http {{
             proxy_http_version 1.1;
             proxy_set_header Connection "";
             proxy_set_header Host $host;
+            proxy_set_header X-Request-Start t=$msec;
         }}
     }}
 }}
@@ -65,6 +66,7 @@ defaults
     http-reuse always
 frontend front
     bind unix@{folder}/front
+    http-request set-header X-Request-Start t=%[date(0,us)]
     default_backend app
 backend app
     server one 127.0.0.1:{port}

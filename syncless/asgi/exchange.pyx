@@ -172,6 +172,10 @@ cdef class ASGIExchange(Conversation):
         self.scope = (<ScopeRequest> self.request).scope = self.response.fields = None
         return 0
 
+    cdef int tell_ids(self, str request_id, str traceparent) except -1:
+        self.scope["extensions"]["syncless.request"] = {"id": request_id, "traceparent": traceparent}
+        return 0
+
     cdef str label(self):
         if self.scope is None:
             return "request"

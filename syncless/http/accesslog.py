@@ -67,6 +67,7 @@ PLAIN: dict[str, tuple[str, Any]] = {
     "p": ("server port", None),
     "L": ("request id", None),
     "X": ("ending", None),
+    "Q": ("queue time", None),
     "D": ("duration", 1000),
     "T": ("duration", 1000000000),
 }
@@ -88,11 +89,13 @@ ATOMS = {
     "%B": "bytes of the body, `0` for none",
     "%D": "microseconds from the arrival of the head to the end of the response",
     "%T": "the same in seconds; also `%{ms}T` and `%{us}T`",
+    "%Q": "microseconds from the `X-Request-Start` of a trusted proxy to the request's begin, `-` without",
     "%v": "SERVER_NAME",
     "%V": "the Host field",
     "%p": "SERVER_PORT",
     "%P": "the process ID",
     "%L": "the request ID, which is also in the error log",
+    "%{trace}L": "the trace ID of its traceparent, with `request_ids`",
     "%X": "the end of the response: `X` if it was cut off (by an error, or because the client left), `+` if "
     "the connection is kept, `-` if it is closed; `ending` in `json`",
     "%{Name}i": "a header field of the request",
@@ -116,12 +119,14 @@ def _atom(argument: str | None, letter: str) -> tuple[str, Any]:
         return "variable", argument
     elif letter == "t":
         return "strftime", argument
+    elif letter == "L" and argument == "trace":
+        return "trace id", None
     elif letter == "T" and argument in ("s", "ms", "us"):
         return "duration", {"s": 1000000000, "ms": 1000000, "us": 1000}[argument]
     raise ValueError(
         f"%{'' if argument is None else '{' + argument + '}'}{letter} is not an atom; choose from "
         f"{' '.join('%' + known for known in PLAIN)} %P and "
-        "%{Name}i, %{Name}o, %{NAME}e, %{format}t, %{ms}T"
+        "%{Name}i, %{Name}o, %{NAME}e, %{format}t, %{ms}T, %{trace}L"
     )
 
 

@@ -246,6 +246,8 @@ cdef class Connection(Watcher):
                 self.run_request(loop)          # the application, the response; then keep or close
             elif listener.admission.queue(&self.deadline, self):
                 self.move_to(QUEUED)            # too many run
+                if listener.bounds:
+                    self.exchange.peer.watch_end()      # it need not begin if the client leaves meanwhile
             else:
                 self.refuse_busy(loop)
         if self.phase == READING:

@@ -48,6 +48,8 @@ def totals(cells) -> dict:
         "refused": by_status(cells, REFUSED),
         "latency": [int(number) for number in cells[LATENCY:LATENCY + BUCKETS]],
         "latency_seconds": cells[LATENCY_NS] / 1e9,
+        "queue_times": [int(number) for number in cells[QUEUED:QUEUED + BUCKETS]],
+        "queue_seconds": cells[QUEUED_NS] / 1e9,
     }
 
 

@@ -94,12 +94,14 @@ class ErrorLog:
         rows: Sequence[str] = (),
         fields: Mapping[str, Any] | None = None,
     ) -> None:
-        """``request``: its subject, with an `id` and a `client`, or None. ``rows`` follow the message, or,
+        """``request``: its subject, with an `id`, a `trace_id` and a `client`, or None. ``rows`` follow the message, or,
         in JSON, ``fields``."""
         if level < _least:
             return
         try:
             about = {} if request is None else {"request_id": request.id, "client": request.client}
+            if request is not None and request.trace_id is not None:
+                about["trace_id"] = request.trace_id
             whole = "\n  ".join([message, *rows])
             if not _to_logger(level, visible(whole, "\n\t"), error, about):
                 if self.json:
@@ -240,7 +242,7 @@ def _to_logger(level: int, message: str, error: BaseException | None, about: dic
     if not _is_handled():
         return False
     exc_info = None if error is None else (type(error), error, error.__traceback__)
-    extra = {"request_id": None, "client": None, **about}
+    extra = {"request_id": None, "client": None, "trace_id": None, **about}
     sys.modules["logging"].getLogger(LOGGER).log(level, "%s", message, exc_info=exc_info, extra=extra)
     return True
 

@@ -54,6 +54,17 @@ class ClientGone(ClientError, ConnectionError):
     """The client closed the connection or stopped reading: no response can reach it."""
 
 
+ON_HANGUP = ("continue", "stop", "stop-all")
+"""A request whose client leaves goes on, or ClientGone is raised in it: if it is a GET or a HEAD, or in any
+case."""
+
+
+class QueuedTooLong(ClientError):
+    """The client has waited for longer than Limits.queue_seconds before its request could begin: 503."""
+
+    status = 503
+
+
 class RequestTimeout(BaseException):
     """The request is not answered after Limits.request_seconds: 503. A BaseException, so that ``except
     Exception`` does not swallow it."""

@@ -32,13 +32,17 @@ cdef class Exchange(Tasklet):
     cdef int mount                  # of which of several applications, see application.pyx
     cdef bint upgraded              # the connection speaks another protocol now: nothing is HTTP any more
     cdef object handler             # of that protocol, if the client asks for one
-    cdef bint interruptible         # ClientGone is raised in it when the client leaves
+    cdef readonly bint interruptible    # ClientGone is raised in it when the client leaves
     cdef int64_t started            # ns
+    cdef double queued              # seconds, as a trusted proxy tells; negative: it does not
+    cdef readonly object ids        # RequestIds, where the listener gives them, else None
     cdef int64_t own_id             # 0: nobody has asked for it
 
     # each kind of application defines these
     cdef int respond(self) noexcept
     cdef int forget(self) except -1
+    cdef int tell_ids(self, str request_id, str traceparent) except -1
+    cdef bint ends_with_client(self) except? -1
 
     cdef inline int begin(self, const Incoming* incoming) except -1:
         """It becomes the exchange for the request, in an object that may have been another before."""
@@ -64,11 +68,14 @@ cdef class Exchange(Tasklet):
     cdef Body new_body(self)
     cdef str name_of(self, object method, object path)
     cdef bint left(self) noexcept
+    cdef int end_with_client(self, bint look) except -1
     cdef int interrupt(self, Loop loop) except -1
     cdef int tell_stop(self, bint at_last) except -1
 
     cdef void count(self) noexcept
     cdef int respond_within_limits(self) except -1
+    cdef bint knows_start(self) except? -1
+    cdef int look_at_start(self) except -1
     cdef int conclude(self, Loop loop, BaseException failure) except -1
     cdef int log_access(self, Loop loop) except -1
     cdef int report_slow(self, Loop loop) except -1

@@ -34,8 +34,12 @@ from syncless.http.wire cimport CODES, HTTP_2
 
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
-from syncless.http.errors import REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout, refusal
+from syncless.http.errors import (
+    REASONS, BodyTooLarge, ClientError, ClientGone, QueuedTooLong, RequestTimeout, refusal,
+)
 from syncless.http.notices import visible
+from syncless.http.requestids import begin as begin_ids
+from syncless.http.trust import REQUEST_START, seconds_since
 
 cdef enum:
     PIECE = 4096        # bytes read at a time; it bounds how far a compressed message can expand at once
@@ -58,6 +62,7 @@ cdef class Upgrade:
         ignored. `handler.end(failure)` is called when the application has returned or raised; exceptions of
         the types `expected` are not logged then."""
         cdef Peer peer = self.peer()
+        self.exchange.interruptible = False     # its end is among the bytes, behind the last messages
         if self.exchange.response.committed:
             raise RuntimeError("the response has begun already: the connection cannot be upgraded")
         self.exchange.response.committed = self.exchange.upgraded = peer.upgraded = peer.answered = True
@@ -147,6 +152,8 @@ cdef class Exchange(Tasklet):
     respond()    calls the application and gives what it answers to the response; negative if it raises (so
                  that no line of this file is in the traceback)
     forget()     the request is over: drops everything that the client sent
+    tell_ids()   gives its IDs to the application, which is not called yet
+    ends_with_client()   whether ClientGone is raised in all of it (Server's on_hangup)
     """
 
     def __init__(self, Listener listener not None, Request request not None):
@@ -161,6 +168,12 @@ cdef class Exchange(Tasklet):
     cdef int forget(self) except -1:
         return 0
 
+    cdef int tell_ids(self, str request_id, str traceparent) except -1:
+        return 0
+
+    cdef bint ends_with_client(self) except? -1:
+        return False
+
     cdef Body new_body(self):
         """A Body of its own."""
         self.body = Body()
@@ -171,7 +184,7 @@ cdef class Exchange(Tasklet):
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
         cdef int outcome
-        if self.too_large or self.listener.limits.request_ns:
+        if self.too_large or self.listener.bounds:
             outcome = unchecked_within_limits(self)
         else:
             outcome = self.respond()
@@ -190,19 +203,46 @@ cdef class Exchange(Tasklet):
 
     cdef int respond_within_limits(self) except -1:
         cdef double seconds = self.listener.limits.request_ns / 1e9
-        cdef Alarm alarm
+        cdef Alarm alarm = None
         cdef BaseException failure = None
+        if self.listener.request_ids:
+            given = self.request.field("traceparent") if self.peer.trusted else None
+            self.ids = begin_ids(self.id, given)
+            self.tell_ids(self.ids.request_id, self.ids.traceparent)
+        if self.knows_start():
+            self.look_at_start()
         if self.too_large:
             raise BodyTooLarge(f"the body is larger than {self.listener.limits.body_bytes} bytes")
-        alarm = Alarm(RequestTimeout(f"the request took longer than {seconds} s"))
-        alarm.start(seconds)
+        if self.ends_with_client():
+            self.end_with_client(self.peer.may_have_left())
+        if seconds:
+            alarm = Alarm(RequestTimeout(f"the request took longer than {seconds} s"))
+            alarm.start(seconds)
         if self.respond() < 0:
             failure = raised()
-            if failure is alarm.exception:
+            if alarm is not None and failure is alarm.exception:
                 failure.args = (f"{failure}{time_went(self, 0)}",)
-        alarm.cancel()
+        self.interruptible = False
+        if alarm is not None:
+            alarm.cancel()
         if failure is not None:
             raise failure
+        return 0
+
+    cdef bint knows_start(self) except? -1:
+        """Whether its peer is trusted to say when it took the request."""
+        return self.peer.trusted and REQUEST_START in self.listener.trusted_fields
+
+    cdef int look_at_start(self) except -1:
+        """How long the client has waited before this, in the proxy and in the queue."""
+        given = self.request.field(REQUEST_START)
+        found = None if given is None else seconds_since(given)
+        self.queued = -1 if found is None else found
+        if found is not None:
+            if self.listener.counters is not None:
+                self.listener.counters.count_queued(<int64_t> (self.queued * 1e9))
+            if self.queued * 1e9 > self.listener.limits.queue_ns:
+                raise QueuedTooLong(f"the request was {self.queued:.3f} s old before it could begin")
         return 0
 
     cdef int conclude(self, Loop loop, BaseException failure) except -1:
@@ -355,16 +395,26 @@ cdef class Exchange(Tasklet):
     def interrupt_when_client_leaves(self, bint wanted=True) -> None:
         """From now on ClientGone is raised in this request when its client closes the connection, wherever it
         waits."""
-        self.interruptible = wanted
-        if wanted and self.peer.stream != NULL:
-            self.peer.watch_end()
-            if self.left():
-                raise ClientGone("the client has left")
+        self.interruptible = False
+        if wanted:
+            self.end_with_client(True)
+
+    cdef int end_with_client(self, bint look) except -1:
+        """`look`: whether it has left is worth a system call."""
+        if self.peer.stream == NULL:
+            return 0
+        self.peer.watch_end()
+        if look and self.left():
+            self.listener.hangups += 1
+            raise ClientGone("the client has left")
+        self.interruptible = True
+        return 0
 
     cdef int interrupt(self, Loop loop) except -1:
         """The client has left."""
         if self.interruptible:
             self.interruptible = False              # once
+            self.listener.hangups += 1
             loop.throw(self, ClientGone("the client has left"))
         return 0
 
@@ -390,7 +440,7 @@ cdef class Exchange(Tasklet):
         the first use."""
         global last_id
         given = None
-        if self.peer.trusted:
+        if self.peer is not None and self.peer.trusted:     # a session has none
             given = self.request.field("x-request-id")
         if given is not None and GIVEN_ID.fullmatch(given):
             return given
@@ -400,9 +450,20 @@ cdef class Exchange(Tasklet):
         return f"{process_id}-{self.own_id:x}"
 
     @property
+    def trace_id(self):
+        """Of its traceparent, where the server gives its requests IDs; else None."""
+        return None if self.ids is None else self.ids.trace_id
+
+    @property
     def client(self) -> str:
         """The client's address; - for a UNIX socket."""
         return self.request.client or "-"
+
+    @property
+    def queue_seconds(self):
+        """Seconds from the time in the X-Request-Start of a trusted proxy to the request's begin; None if it
+        does not tell."""
+        return self.queued if self.knows_start() and self.queued >= 0 else None
 
     def summary(self) -> dict:
         """A summary of the request for status pages, in any thread. Its path is as the client meant it and

@@ -112,7 +112,8 @@ class Limits:
     """Seconds from the head of a request to the end of its response; then RequestTimeout is raised in its
     tasklet. If the application does not catch it, the client gets a 503. 0: no limit (gunicorn: 30)."""
     queue_seconds: float = 30.0
-    """Seconds that a request may be queued (see `queued`), then 503 with Retry-After."""
+    """Seconds that a request may be queued (see `queued`), then 503 with Retry-After. If a trusted proxy
+    sends X-Request-Start, the time since then counts, too."""
     retry_seconds: float = 1.0
     """Seconds in the Retry-After field of a 503."""
     write_seconds: float = 60.0

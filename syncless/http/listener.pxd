@@ -180,12 +180,16 @@ cdef class Listener:
     cdef bint plain_http                # HTTP on a TLS port, told by its first byte
     cdef object trusted                 # None, or called with an address: its PROXY header and fields count
     cdef bint proxy_protocol            # trusted peers begin with a PROXY header
+    cdef object trusted_fields          # those that trusted peers set, in lower case
     cdef AccessLog access_log           # or None
     cdef public Counters counters       # or None
     cdef public Quota quota             # or None
     cdef readonly object error_log      # an ErrorLog
     cdef object slow_requests           # SlowRequests, or None
     cdef int64_t slow_ns                # a request that took as long is one of them; NEVER
+    cdef readonly str on_hangup         # one of ON_HANGUP
+    cdef bint request_ids               # each request is given its IDs before it begins
+    cdef bint bounds                    # any of these, or a request may be ended before its time
     cdef readonly bint stopping         # every response closes its connection
     # what they share
     cdef Loop loop
@@ -206,6 +210,7 @@ cdef class Listener:
     cdef Py_ssize_t http2_connections
     cdef Py_ssize_t http2_streams       # requests that they carry, which run or wait
     cdef long long http2_requests       # of these since the start, answered
+    cdef long long hangups              # requests that were told that their clients had left
     # room for more of them
     cdef Runnable acceptor              # while connections are accepted
     cdef dict complaints                # about what the system is short of: ns, not before then again

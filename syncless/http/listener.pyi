@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from ssl import SSLContext
 from typing import Any, Protocol
 
@@ -48,6 +48,7 @@ class Listener:
     requests: int
     accepted: int
     stopping: bool
+    on_hangup: str
     counters: Counters | None
     quota: Quota | None
     http2: Application | None
@@ -62,6 +63,9 @@ class Listener:
         plain_http: bool = False,
         trusted: Callable[[str], bool] | None = None,
         proxy_protocol: bool = False,
+        trusted_fields: Iterable[str] = (),
+        on_hangup: str = "continue",
+        request_ids: bool = False,
     ) -> None: ...
     def report_slow(self, slow_requests: SlowRequests) -> None:
         """Its requests that take `slow_requests.seconds` are given to that when they end."""

@@ -63,8 +63,9 @@ from syncless.http.stream cimport Buffer, Buffers
 from syncless.http.wire cimport COMPLAIN_NS, dates_at, pace_counts, pace_is_too_slow, pace_look, pace_may_wait
 
 from syncless.http.clients import Clients
-from syncless.http.errors import PHRASES
+from syncless.http.errors import ON_HANGUP, PHRASES
 from syncless.http.limits import limit_values
+from syncless.http.trust import REQUEST_START
 
 
 cdef class Quota:
@@ -482,7 +483,8 @@ cdef class Listener:
 
     def __init__(
         self, application, limits, AccessLog access_log, error_log, *,
-        certificates=None, plain_http=False, trusted=None, proxy_protocol=False,
+        certificates=None, plain_http=False, trusted=None, proxy_protocol=False, trusted_fields=(),
+        on_hangup=ON_HANGUP[0], request_ids=False,
     ):
         self.application = application
         self.limits = limit_values(limits)
@@ -490,6 +492,12 @@ cdef class Listener:
         self.plain_http = plain_http
         self.trusted = trusted
         self.proxy_protocol = proxy_protocol
+        self.on_hangup = on_hangup
+        self.request_ids = request_ids
+        self.trusted_fields = trusted_fields
+        self.bounds = (
+            self.limits.request_ns or request_ids or on_hangup != ON_HANGUP[0]
+            or trusted is not None and REQUEST_START in trusted_fields)
         self.access_log = access_log
         self.error_log = error_log
         self.slow_ns = NEVER
@@ -591,6 +599,7 @@ cdef class Listener:
                 - self.admission.active + self.http2_streams - self.lingering - self.http2_connections),
             "http2_streams": self.http2_streams,
             "http2_requests": self.http2_requests,
+            "hangups": self.hangups,
             "buffered_bytes": self.buffers.held,
             "accepted": self.accepted,
             "received_bytes": self.buffers.received,

@@ -20,6 +20,8 @@ cdef enum Kind:
     DURATION        # in the key's unit: an int of ns
     REQUEST_ID
     ENDING          # X, + or -: whether the response was cut off
+    TRACE_ID
+    QUEUE_TIME      # us before it began, as a proxy tells
     RESPONSE_FIELD  # the key is its name in lower case
 
 cdef struct Atom:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypedDict
 
 from syncless.http.errorlog import FORMATS, NAMED
+from syncless.http.errors import ON_HANGUP
 from syncless.http.limits import Limits
 from syncless.http.requestslots import CHOICES, KEEP
 from syncless.http.trust import DEFAULT_FIELDS
@@ -146,6 +147,9 @@ OPTIONS = {  # heading -> options
         Option("request_slots", KEEP, choices=CHOICES, text=
             "under the patch, whether a request finds the threading.local values that another has left, as "
             "in a pool of threads: keep (default) or fresh"),
+        Option("on_hangup", ON_HANGUP[0], choices=ON_HANGUP, text=
+            "a WSGI request whose client closes the connection goes on (continue, the default), or "
+            "ClientGone is raised where it waits: stop for GET and HEAD only, stop-all for all methods"),
         Option("chdir", None, "DIR", PROGRAM, text=
             "change to the directory before importing the application; a reload resolves symbolic links "
             "again"),
@@ -231,6 +235,9 @@ OPTIONS = {  # heading -> options
             "text (default) or json, one object per line"),
         Option("slow_request", 0, "SECONDS", read=float, text=
             "log requests that take as long, with what they waited for (default 0: none)"),
+        Option("request_ids", False, text=
+            "give the application, its log records and the traces in logs the ID and the traceparent of "
+            "each request: those of a trusted proxy, or new ones"),
         Option("log_level", None, where=COMMAND, choices=(*NAMED,), text=
             "least severe entries of the error log (default: all); from warning on, print no addresses"),
         Option("quiet", False, where=PROGRAM, short="-q", text="do not print the addresses"),
@@ -374,3 +381,5 @@ class ServerOptions(LimitOptions, total=False):
     native_threads: int
     standby_threads: int
     request_slots: str
+    on_hangup: str
+    request_ids: bool

@@ -45,6 +45,7 @@ cdef class Peer:
     cdef int end(self) except -1
     cdef bint is_gone(self) noexcept
     cdef bint has_left(self) noexcept
+    cdef bint may_have_left(self) noexcept
     cdef int watch_end(self) except -1
 
     cdef Py_ssize_t available(self, char** data) except -1

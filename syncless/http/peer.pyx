@@ -123,6 +123,12 @@ cdef class Peer:
         """Whether the client has closed the connection, or at least its sending half."""
         return self.is_gone() or has_hung_up(self.stream.fd)
 
+    cdef bint may_have_left(self) noexcept:
+        """Whether a look is worth a system call: an event may have told of it, that will not come again."""
+        if self.is_gone() or self.stream.carried:
+            return True
+        return self.stream.ended or is_receivable(self.stream)
+
     cdef int watch_end(self) except -1:
         """The loop tells the connection when the client leaves."""
         cdef Loop loop = self.listener.loop

@@ -22,6 +22,7 @@ from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.application import Application
 from syncless.http.certificates import Files, TLSSettings, make_certificates
 from syncless.http.counters import Counters
+from syncless.http.errors import ON_HANGUP
 from syncless.http.handlerthreads import HandlerThreads, NoHandlerThreads, ServedSocket
 from syncless.http.limits import Limits, limits_of
 from syncless.http.listener import Listener, Quota
@@ -97,6 +98,8 @@ class Server:
         native_threads: int = 0,
         standby_threads: int = 0,
         request_slots: str = requestslots.KEEP,
+        on_hangup: str = ON_HANGUP[0],
+        request_ids: bool = False,
         **overrides: Unpack[LimitOptions],
     ):
         self.application = self.adapt(application)
@@ -130,7 +133,10 @@ class Server:
             raise ValueError("proxy_protocol needs `trusted`, the addresses of the proxies that speak it")
         self.proxy_protocol = proxy_protocol
         fields = [trusted_fields] if isinstance(trusted_fields, str) else trusted_fields
-        self.forwarding: Forward | None = Forwarding(self.trusted, fields) if self.trusted else None
+        self.trusted_fields = [name.lower() for name in fields]
+        self.forwarding: Forward | None = None
+        if self.trusted:
+            self.forwarding = Forwarding(self.trusted, self.trusted_fields)
         if unix_owner is not None:
             owner_ids(unix_owner)  # a wrong name is told now
         options = SocketOptions(
@@ -159,6 +165,10 @@ class Server:
         if request_slots not in requestslots.CHOICES:
             raise ValueError(f"request_slots must be 'keep' or 'fresh', not {request_slots!r}")
         self.request_slots = request_slots
+        if on_hangup not in ON_HANGUP:
+            raise ValueError(f"on_hangup must be one of {', '.join(ON_HANGUP)}, not {on_hangup!r}")
+        self.on_hangup = on_hangup
+        self.request_ids = request_ids
         self.standby_threads = standby_threads
         if standby_threads:
             standby = import_module("syncless.http.standby")
@@ -264,6 +274,9 @@ class Server:
             plain_http=self.plain_http,
             trusted=self.trusted,
             proxy_protocol=self.proxy_protocol,
+            trusted_fields=self.trusted_fields,
+            on_hangup=self.on_hangup,
+            request_ids=self.request_ids,
         )
         listener.counters = self.counters
         if self.slow_requests is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,6 +26,10 @@ FIELDS = (
 )
 """The fields that a proxy can be trusted with. RFC 7239 for `Forwarded`; the others are custom."""
 
+REQUEST_START = "x-request-start"
+"""When a proxy took the request: applications see it from any peer, it counts if it is one of the trusted
+fields."""
+
 FORWARDING = "x-forwarded"
 """Others begin so."""
 
@@ -34,6 +39,25 @@ $proxy_add_x_forwarded_for. Neither sets a field for the scheme, host or port un
 line for it. Without one it passes on the field that its client sent."""
 
 PAIR = re.compile(r'\s*([!#$%&\'*+\-.^_`|~0-9A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^";,\s]*)\s*')
+
+
+START = re.compile(r"(?:t=)?([0-9]{10,16}(?:\.[0-9]{1,9})?)")
+OLDEST = 3600.0
+"""Seconds after which nobody waits for an answer any more: an older start is a mistake."""
+
+
+def seconds_since(start: str) -> float | None:
+    """Seconds since the time of an X-Request-Start field, of which the last proxy's counts: seconds,
+    milliseconds or microseconds since 1970, as nginx, Heroku and HAProxy send it. None if it is none, in the
+    future or too long ago."""
+    found = START.fullmatch(start.rpartition(",")[2].strip())
+    if found is None:
+        return None
+    since = float(found[1])
+    while since >= 1e11:
+        since /= 1000
+    waited = time.time() - since
+    return waited if 0 <= waited <= OLDEST else None
 
 
 def unmapped(
@@ -155,13 +179,14 @@ class Forwarding:
 
     def __init__(self, trust: Trust, fields: Iterable[str] = DEFAULT_FIELDS):
         self.trust = trust
-        self.fields = tuple(field.lower() for field in fields)
+        self.fields = tuple(fields)
         for field in self.fields:
-            if field not in FIELDS:
+            if field not in (*FIELDS, REQUEST_START):
                 raise ValueError(
-                    f"{field!r} is not a field that a proxy sets; choose from {', '.join(FIELDS)}"
+                    f"{field!r} is not a field that a proxy sets; choose from "
+                    f"{', '.join((*FIELDS, REQUEST_START))}"
                 )
-        if "forwarded" in self.fields and len(self.fields) > 1:
+        if "forwarded" in self.fields and not {"forwarded", REQUEST_START}.issuperset(self.fields):
             raise ValueError("trust Forwarded or the X- fields, not both: they could contradict each other")
 
     def keeps(self, name: str) -> bool:

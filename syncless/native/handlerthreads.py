@@ -25,6 +25,7 @@ from syncless.http.handlerthreads import AcceptControl
 from syncless.http.limits import Limits
 from syncless.http.listener import Listener, Quota
 from syncless.http.request import HeadRequest
+from syncless.http.trust import REQUEST_START, seconds_since
 from syncless.native.inbox import Inbox, Shared
 from syncless.native.routing import parse_routes
 from syncless.native.threads import Threads, reclaim
@@ -47,7 +48,8 @@ LOST = (
 class Ended:
     """What the access log asks of a request that a thread has answered."""
 
-    id = None
+    id = trace_id = None
+    queue_seconds: float | None = None
 
     def __init__(self, closes: int):
         self.ending = "-" if closes else "+"
@@ -306,6 +308,9 @@ class NativeHandlers:
         elif server.trusted is not None and server.trusted(address):
             request, ended = HeadRequest(data, address, str(port), server.forwarding.keeps), Ended(closes)
             server.forwarding(request)
+            if server.forwarding.keeps(REQUEST_START) and (start := request.field(REQUEST_START)) is not None:
+                age = seconds_since(start)
+                ended.queue_seconds = None if age is None else max(0.0, age - ns / 1e9)
         else:
             request, ended = HeadRequest(data, address, str(port)), Ended(closes)
         reason = f"{status} {REASONS.get(status, '')}"

@@ -2,8 +2,8 @@
 
 Takes the bytes and the offsets that head.c found. Knows nothing of sockets or of what the application does
 with an environ. Strings are latin-1, as PEP 3333 wants; PATH_INFO is percent-decoded once. REQUEST_URI and
-RAW_URI, which other servers have, are the path and the query as they came. Fields whose name
-has an underscore, and `Proxy`, which would pass for the proxy settings of CGI programs, are left out.
+RAW_URI are the path and the query as they came. Fields whose name has an underscore are left out, and
+`Proxy`, which would pass for the proxy settings of CGI programs.
 
 A request whose head is the same to the last byte as the connection's last one gets the same environ once
 more, if the application cannot notice: see WSGIExchange.reusable(). That is asked once, when the last
@@ -13,10 +13,9 @@ A WSGIExchange calls the application with its environ, and gives the response th
 and the data from write() and the returned iterable. exchange.pyx decides what becomes of the request when the
 application fails.
 
-wsgi.input is a request body as a stream that Python code reads. It takes a Body and gives bytes objects,
-lines and iteration. It is a binary file for everything that reads one, such as io.TextIOWrapper, but has no
-position. The tasklet parks while the client has not sent enough. After the end every read returns b""
-(wsgi.input_terminated). An error in the body is raised as a ClientError.
+wsgi.input is a request body as a stream: a binary file for all that read one, such as io.TextIOWrapper, but
+without a position. The tasklet parks while the client has not sent enough. After the end every read returns
+b"" (wsgi.input_terminated). An error in the body is raised as a ClientError.
 """
 
 import io
@@ -407,6 +406,14 @@ cdef class WSGIExchange(Exchange):
     cdef int forget(self) except -1:
         self.request.values = None
         return 0
+
+    cdef int tell_ids(self, str request_id, str traceparent) except -1:
+        self.request.values |= {"syncless.request_id": request_id, "syncless.traceparent": traceparent}
+        return 0
+
+    cdef bint ends_with_client(self) except? -1:
+        on_hangup = self.listener.on_hangup
+        return on_hangup == "stop-all" or on_hangup == "stop" and self.request.part(METHOD) in ("GET", "HEAD")
 
     cdef str label(self):
         if self.request.values is None:

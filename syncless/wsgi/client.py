@@ -31,6 +31,9 @@ def while_client_stays() -> Iterator[None]:
     """Raises ClientGone wherever this request waits inside the block, as soon as its client closes the
     connection."""
     request = current_request()
+    if request.interruptible:  # as a whole, or by a block around this one
+        yield
+        return
     request.interrupt_when_client_leaves()
     try:
         yield

@@ -254,6 +254,8 @@ def serve(
       "combined", "common", "json", a string with Apache's atoms, or a mapping of JSON keys to atoms.
     - `error_log`: a path or a text stream, stderr by default. `error_log_format`: "text" or "json".
     - `slow_request`: seconds; requests that take as long are logged with what they waited for (0: none).
+    - `request_ids`: True gives each request its ID and traceparent, of a trusted proxy or new, in the environ
+      or scope, in a context variable and in the logs (see docs/howto/logging.md).
     - `logging`: a dict for `logging.config.dictConfig`. Errors go to the logger `syncless.error` if it has
       a handler.
     - `quiet`: print neither the addresses nor warnings that the application blocks.
@@ -274,6 +276,12 @@ def serve(
 
     - `request_slots`: "keep" (default): under the patch, a request finds the values of `threading.local` that
       another one has left, as in a pool of threads; "fresh": it finds none.
+
+    Clients that leave (see docs/howto/hangups.md):
+
+    - `on_hangup`: what becomes of a WSGI request whose client closes the connection. "continue" (default): it
+      goes on; "stop": ClientGone is raised where it waits, if it is a GET or a HEAD; "stop-all": whatever its
+      method.
 
     Limits:
 

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -12,9 +13,13 @@ import urllib.request
 
 import pytest
 
+import syncless
 from syncless.http.status.options import StatusOptions
+from syncless.http.status.reporter import parked
+from syncless.http.status.scoreboard import CAUSES, WAITS
 from tests.cli.test_loading import HELLO, command, environment
 from tests.plugin import Client
+from tests.status.seen import APP
 from tests.status.test_status import Asking
 from tests.waiting import eventually
 from tests.wsgi.supervised import Load, Program
@@ -22,6 +27,8 @@ from tests.wsgi.supervised import Load, Program
 prometheus = pytest.importorskip(
     "prometheus_client.parser", reason="prometheus_client makes the metrics: pip install prometheus-client"
 )
+
+PACKAGE = pathlib.Path(syncless.__file__).parent
 
 both = pytest.mark.parametrize("workers", ["0", "2"])
 
@@ -63,6 +70,42 @@ def test_metrics_count_all_workers_together(seen, workers):
     assert eventually(lambda: metrics(running)["syncless_connections_accepted_total",] == 6)
     assert metrics(running)["syncless_longest_stall_seconds",] > 0
     assert metrics(running)["syncless_recent_stall_seconds",] > 0
+
+
+@both
+def test_parked_tasklets_are_told_by_what_they_wait_for(seen, workers):
+    joins = APP.replace("event.wait()", "syncless.spawn(event.wait).join()")  # nothing else joins a tasklet
+    running = seen("--metrics", "--workers", workers, code=joins)
+    with Asking(running, "/event"), Asking(running, "/event"):
+        assert eventually(lambda: metrics(running)["syncless_parked_tasklets", "tasklet"] == 2)
+    assert eventually(lambda: metrics(running)["syncless_parked_tasklets", "tasklet"] == 0)
+
+
+def test_each_wait_counts_once(pair):
+    lock = syncless.Lock()
+    lock.acquire()
+    left, _ = pair
+    waits = {
+        "sleep": lambda: syncless.sleep(100),
+        "descriptor": lambda: left.recv(1),
+        "lock": lock.acquire,
+        "event": syncless.Event().wait,
+        "queue": syncless.Queue().get,
+        "tasklet": lambda: syncless.current_loop().main.join(),
+        "other": syncless.park,
+    }
+    tasklets = [syncless.spawn(wait) for wait in waits.values()]
+    syncless.sleep(0)
+    told = parked([*tasklets, syncless.current()])
+    for one in tasklets:
+        one.kill()
+    assert told == {f"parked_{cause}": int(cause in waits) for cause in CAUSES}
+
+
+def test_words_of_waits_are_those_of_the_engine():
+    code = "".join(path.read_text() for path in PACKAGE.rglob("*.py*") if path.suffix in (".py", ".pyx"))
+    board = (PACKAGE / "http/status/scoreboard.py").read_text()
+    assert [word for word in WAITS if f'"{word}"' not in code.replace(board, "")] == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux tells how many connections wait")

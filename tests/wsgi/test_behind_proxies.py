@@ -49,6 +49,16 @@ def test_killed_worker_loses_only_the_requests_in_it(proxied):
             assert len(running.lost) - lost <= running.wanted
 
 
+def test_time_in_a_proxy_is_known(proxied, tmp_path):
+    log = tmp_path / "queued.log"
+    trust = ("--trusted", "127.0.0.1", "--trusted-field", "x-request-start")
+    with proxied(*trust, "--access-log", str(log), "--access-log-format", "%Q", workers=1) as running:
+        running.until(lambda: running.counts["answered"] > 20)
+    waited = log.read_text().split()
+    assert len(waited) > 20 and all(us.isdecimal() for us in waited)
+    assert running.lost == []
+
+
 @pytest.mark.parametrize("options", [(), ("-l", "body_bytes=1000")])
 def test_answer_to_unread_upload_passes_through_a_proxy(proxied, options):
     """It is not destroyed by a reset, which the proxy would answer with a 502."""

@@ -13,11 +13,12 @@ from typing import Any
 
 import syncless
 from syncless.http.counters import SECONDS
-from syncless.http.status.scoreboard import PHASES, Scoreboard
+from syncless.http.status.scoreboard import CAUSES, PHASES, Scoreboard
 
 COUNTERS = (
     ("accepted", "syncless_connections_accepted", "Connections that have been accepted", 1),
     ("http2_requests", "syncless_http2_requests", "Answered requests that came by HTTP/2", 1),
+    ("hangups", "syncless_hangups", "Requests that were told that their client had left", 1),
     ("received_bytes", "syncless_received_bytes", "Bytes that clients have sent, without TLS", 1),
     ("sent_bytes", "syncless_sent_bytes", "Bytes that clients have been sent, without TLS", 1),
     ("stalls", "syncless_stalls", "Times that a loop was blocked for more than 0.2 s", 1),
@@ -89,21 +90,40 @@ class Metrics:
             for status, count in sorted(told[key].items()):
                 counter.add_metric([str(status)], count)
             yield counter
-        latency = families.HistogramMetricFamily(
-            "syncless_request_duration_seconds", "From the head of a request to the end of its response"
-        )
-        buckets, below = [], 0
-        for bound, count in zip((*map(str, SECONDS), "+Inf"), told["latency"], strict=True):
-            below += count
-            buckets.append((bound, below))
-        latency.add_metric([], buckets, told["latency_seconds"])
-        yield latency
-        connections = families.GaugeMetricFamily(
-            "syncless_connections", "Open connections, by phase", labels=["phase"]
-        )
-        for phase in PHASES:
-            connections.add_metric([phase], told[phase])
-        yield connections
+        for name, counts, total, text in (
+            (
+                "syncless_request_duration_seconds",
+                "latency",
+                "latency_seconds",
+                "From the head of a request to the end of its response",
+            ),
+            (
+                "syncless_queue_seconds",
+                "queue_times",
+                "queue_seconds",
+                "From the X-Request-Start of a trusted proxy to the begin of a request",
+            ),
+        ):
+            histogram = families.HistogramMetricFamily(name, text)
+            buckets, below = [], 0
+            for bound, count in zip((*map(str, SECONDS), "+Inf"), told[counts], strict=True):
+                below += count
+                buckets.append((bound, below))
+            histogram.add_metric([], buckets, told[total])
+            yield histogram
+        for name, text, label, cells in (
+            ("syncless_connections", "Open connections, by phase", "phase", {one: one for one in PHASES}),
+            (
+                "syncless_parked_tasklets",
+                "Tasklets that wait, by what they wait for",
+                "waits_for",
+                {one: f"parked_{one}" for one in CAUSES},
+            ),
+        ):
+            gauge = families.GaugeMetricFamily(name, text, labels=[label])
+            for value, cell in cells.items():
+                gauge.add_metric([value], told[cell])
+            yield gauge
         for key, name, text, unit in COUNTERS:
             yield families.CounterMetricFamily(name, text, value=told[key] / unit)
         for key, name, text, unit in GAUGES:

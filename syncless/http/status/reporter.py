@@ -19,7 +19,9 @@ import os
 import struct
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
+from operator import attrgetter
 from types import CoroutineType, FrameType, GeneratorType
 from typing import Any
 
@@ -30,7 +32,7 @@ from syncless.http.counters import Counters
 from syncless.http.exchange import Exchange
 from syncless.http.listener import Listener
 from syncless.http.server import Server
-from syncless.http.status.scoreboard import Row, write
+from syncless.http.status.scoreboard import CAUSES, WAITS, Row, write
 from syncless.tools.blockers import stall_of
 
 TICK = 0.1
@@ -139,7 +141,9 @@ class Reporter:
             for listener in self._listeners:
                 for name, number in listener.figures().items():
                     figures[name] = figures.get(name, 0) + number
-            figures["tasklets"] = len(self._tasklets())
+            tasklets = self._tasklets()
+            figures["tasklets"] = len(tasklets)
+            figures |= parked(tasklets)
             figures["memory_bytes"] = memory()
             figures["open_files"] = open_files()
             figures["backlog"], figures["backlog_limit"] = self._server.backlog()
@@ -210,6 +214,16 @@ class Reporter:
         except Exception:
             return None
         return told
+
+
+def parked(tasklets: list[Tasklet[Any]]) -> dict[str, int]:
+    """How many wait, by CAUSES."""
+    figures = dict.fromkeys((f"parked_{cause}" for cause in CAUSES), 0)
+    words: Counter[str | None] = Counter(map(attrgetter("waiting_for"), tasklets))
+    for word, count in words.items():
+        if word is not None:
+            figures[f"parked_{WAITS.get(word, 'other')}"] += count
+    return figures
 
 
 def memory() -> int:

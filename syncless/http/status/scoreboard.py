@@ -13,6 +13,26 @@ from typing import Any
 
 from syncless.http.counters import CELLS, FREE, totals
 
+WAITS = {
+    "sleep": "sleep",
+    "socket read": "descriptor",
+    "socket write": "descriptor",
+    "descriptor": "descriptor",
+    "descriptor in a C library": "descriptor",
+    "request body": "client",
+    "client to read": "client",
+    "HTTP/2 frames": "client",
+    "lock": "lock",
+    "semaphore": "lock",
+    "event": "event",
+    "item of a queue": "queue",
+    "room in a queue": "queue",
+    "channel": "queue",
+    "end of a tasklet": "tasklet",
+    "ASGI application": "asgi",
+}
+"""What a tasklet waits for, in its words -> in which of a few gauges it counts. All other words: other."""
+CAUSES = (*dict.fromkeys(WAITS.values()), "other")
 GAUGES = (
     "pid",
     "connections",
@@ -32,6 +52,7 @@ GAUGES = (
     "recent_stall_ns",
     "backlog",
     "backlog_limit",
+    *(f"parked_{cause}" for cause in CAUSES),
 )
 """Cells whose value is that of now, or the most since the start."""
 MOST = ("longest_stall_ns", "recent_stall_ns", "backlog", "backlog_limit")
@@ -39,6 +60,7 @@ MOST = ("longest_stall_ns", "recent_stall_ns", "backlog", "backlog_limit")
 COUNTS = (
     "accepted",
     "http2_requests",
+    "hangups",
     "received_bytes",
     "sent_bytes",
     "stalls",

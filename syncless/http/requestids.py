@@ -1,0 +1,52 @@
+"""The IDs of requests, where Server's `request_ids` asks for them: in a context variable, and in the records
+of logging by a filter.
+
+An Exchange sets the variable before it calls its application. Threads, tasklets and tasks that inherit the
+context of the request find it, too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+"""W3C Trace Context, 3.2. Only later versions than 00 may have more at the end."""
+
+
+class RequestIds(NamedTuple):
+    request_id: str
+    traceparent: str
+
+    @property
+    def trace_id(self) -> str:
+        """The part of the traceparent that all requests of a trace have."""
+        return self.traceparent[3:35]
+
+
+current_ids: ContextVar[RequestIds | None] = ContextVar("syncless.request_ids", default=None)
+
+
+def begin(request_id: str, traceparent: str | None) -> RequestIds:
+    """The IDs of a request that begins, in its context. `traceparent`: the field of a trusted proxy, or
+    None."""
+    found = TRACEPARENT.fullmatch(traceparent or "")
+    if found is None or (found[1] == "00" and found[2]):
+        random = os.urandom(24).hex()
+        traceparent = f"00-{random[:32]}-{random[32:]}-00"  # nobody has recorded it
+    ids = RequestIds(request_id, traceparent or "")
+    current_ids.set(ids)
+    return ids
+
+
+class RequestFilter:
+    """A filter for logging: each record gets ``request_id`` and ``trace_id``, or "-" outside of requests."""
+
+    def filter(self, record: Any) -> bool:
+        ids = current_ids.get()
+        for name in ("request_id", "trace_id"):
+            if getattr(record, name, None) is None:  # the server's own records have them already
+                setattr(record, name, "-" if ids is None else getattr(ids, name))
+        return True

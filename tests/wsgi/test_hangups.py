@@ -1,0 +1,268 @@
+"""Requests whose client has left are stopped where the server is told so (on_hangup)."""
+
+import contextlib
+import importlib.util
+import ssl
+
+import pytest
+
+import syncless
+from syncless.io import socket
+from syncless.wsgi import ClientGone, Server, while_client_stays
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.virtual_time
+
+
+def request(method="GET"):
+    return f"{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+def hangups(server):
+    return sum(listener.figures()["hangups"] for listener in server.listeners)
+
+
+class Waiting:
+    """An application that waits for `go_on`, and what it saw."""
+
+    def __init__(self):
+        self.go_on = syncless.Event()
+        self.seen = []
+
+    def __call__(self, environ, start_response):
+        self.seen.append("begun")
+        try:
+            self.go_on.wait()
+        except ClientGone:
+            self.seen.append("gone")
+            raise
+        self.seen.append("done")
+        start_response("200 OK", [])
+        return [b"hello"]
+
+    def begun(self, times=1):
+        return eventually(lambda: self.seen.count("begun") == times)
+
+
+@pytest.mark.parametrize(
+    ("on_hangup", "method", "stopped"),
+    [
+        ("continue", "GET", False),
+        ("stop", "GET", True),
+        ("stop", "HEAD", True),
+        ("stop", "POST", False),
+        ("stop-all", "POST", True),
+    ],
+)
+def test_request_of_a_client_that_leaves_is_stopped_or_goes_on(start, on_hangup, method, stopped):
+    app = Waiting()
+    server = start(app, on_hangup=on_hangup)
+    client = start.client(server)
+    client.send(request(method))
+    assert app.begun()
+    client.close()
+    if stopped:
+        assert eventually(lambda: server.census()["connections"] == 0)
+    else:
+        syncless.sleep(0.02)
+        app.go_on.set()
+        assert eventually(lambda: server.census()["active"] == 0)
+    assert app.seen == ["begun", "gone" if stopped else "done"]
+    assert hangups(server) == stopped
+
+
+def test_clients_that_stay_get_their_responses(start):
+    app = Waiting()
+    app.go_on.set()
+    server = start(app, on_hangup="stop")
+    client = start.client(server)
+    for _ in range(3):
+        assert client.get()[2] == b"hello"
+    client.send(request() * 3)
+    assert [client.response()[2] for _ in range(3)] == [b"hello"] * 3
+    app.go_on.clear()
+    client.send(request())  # a later request of a connection, which the loop has known for long
+    assert app.begun(7)
+    client.close()
+    assert eventually(lambda: server.census()["connections"] == 0)
+    assert app.seen[-2:] == ["begun", "gone"] and hangups(server) == 1
+
+
+def test_client_that_has_shut_down_its_sending_half_counts_as_gone(start):
+    app = Waiting()
+    server = start(app, on_hangup="stop")
+    client = start.client(server)
+    client.send(request())
+    assert app.begun()
+    client.sock.shutdown(socket.SHUT_WR)
+    assert client.at_end()
+    assert app.seen == ["begun", "gone"]
+
+
+def test_request_whose_client_left_in_the_queue_does_not_begin(start):
+    app = Waiting()
+    server = start(app, on_hangup="stop", requests=1)
+    first, second = start.client(server), start.client(server)
+    first.send(request())
+    assert app.begun()
+    second.send(request())
+    assert eventually(lambda: server.census()["queued"] == 1)
+    second.close()
+    syncless.sleep(0.01)
+    app.go_on.set()
+    assert first.response()[2] == b"hello"
+    assert eventually(lambda: server.census()["connections"] == 1)
+    assert app.seen == ["begun", "done"] and hangups(server) == 1
+
+
+def test_pipelined_request_behind_which_the_client_left_is_stopped(start):
+    app = Waiting()
+    server = start(app, on_hangup="stop")
+    client = start.client(server)
+    client.send(request() * 2)
+    assert app.begun()
+    client.close()
+    assert eventually(lambda: server.census()["connections"] == 0)
+    assert app.seen == ["begun", "gone"]
+
+
+def test_generator_that_yields_nothing_for_long_is_ended(start):
+    ended = syncless.Event()
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        try:
+            yield b"first"
+            syncless.Event().wait()
+        finally:
+            ended.set()
+
+    server = start(app, on_hangup="stop")
+    client = start.client(server)
+    client.send(request())
+    assert b"first" in client.sock.recv(1000)
+    client.close()
+    ended.wait()
+    assert eventually(lambda: server.census()["connections"] == 0)
+
+
+def test_block_of_the_application_does_not_end_it_for_the_rest(start):
+    app = Waiting()
+
+    def outer(environ, start_response):
+        with while_client_stays():
+            with while_client_stays():
+                syncless.sleep(0)
+            app.seen.append("inner")
+        return app(environ, start_response)
+
+    server = start(outer, on_hangup="stop")
+    client = start.client(server)
+    client.send(request())
+    assert app.begun()
+    client.close()
+    assert eventually(lambda: server.census()["connections"] == 0)
+    assert app.seen == ["inner", "begun", "gone"]
+
+
+def test_inner_block_leaves_the_outer_one_as_it_was(start):
+    app = Waiting()
+
+    def outer(environ, start_response):
+        with while_client_stays():
+            with while_client_stays():
+                syncless.sleep(0)
+            return app(environ, start_response)
+
+    server = start(outer)
+    client = start.client(server)
+    client.send(request())
+    assert app.begun()
+    client.close()
+    assert eventually(lambda: server.census()["connections"] == 0)
+    assert app.seen == ["begun", "gone"]
+
+
+def test_request_in_time_limits_is_stopped_too(start):
+    app = Waiting()
+    server = start(app, on_hangup="stop", request_seconds=50)
+    client = start.client(server)
+    client.send(request())
+    assert app.begun()
+    client.close()
+    assert eventually(lambda: server.census()["connections"] == 0)
+    assert app.seen == ["begun", "gone"]
+
+
+def test_stopped_request_is_no_error(start, errors):
+    app = Waiting()
+    server = start(app, on_hangup="stop", error_log=errors)
+    client = start.client(server)
+    client.send(request())
+    assert app.begun()
+    client.close()
+    assert eventually(lambda: server.census()["connections"] == 0)
+    assert errors.getvalue() == ""
+
+
+def test_client_of_tls_that_leaves_is_noticed(https, authority):
+    app = Waiting()
+    server = https(app, on_hangup="stop")
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = authority.context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with socket.create_connection(server.address) as sock:
+        for step in (tls.do_handshake, lambda: tls.write(request())):
+            while True:
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    step()
+                    break
+                sock.sendall(outgoing.read())
+                incoming.write(sock.recv(65536))
+            sock.sendall(outgoing.read())
+        assert app.begun()
+    assert eventually(lambda: server.census()["connections"] == 0)
+    assert app.seen == ["begun", "gone"]
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("syncless.http2.session") is None, reason="built without libnghttp2"
+)
+@pytest.mark.parametrize("how", ["reset", "lost"])
+def test_stream_of_http2_that_is_reset_or_lost_is_stopped(start, how):
+    from tests.http2_client import Client
+
+    app = Waiting()
+    server = start(app, on_hangup="stop", http2="cleartext")
+    client = Client(server)
+    stream = client.ask()
+    assert app.begun()
+    if how == "reset":
+        client.h2.reset_stream(stream)
+        client.flush()
+    else:
+        client.sock.close()
+    assert eventually(lambda: server.census()["active"] == 0)
+    client.sock.close()
+    assert app.seen == ["begun", "gone"] and hangups(server) == 1
+
+
+def test_application_of_asgi_hears_of_it_as_ever(background, start):
+    heard = []
+
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            return
+        await receive()
+        heard.append((await receive())["type"])
+
+    server = start(app, on_hangup="stop")
+    client = start.client(server)
+    client.send(request())
+    assert eventually(lambda: server.census()["active"] == 1)
+    client.close()
+    assert eventually(lambda: heard == ["http.disconnect"])
+
+
+def test_unknown_word_is_refused():
+    with pytest.raises(ValueError, match="on_hangup must be one of continue, stop, stop-all, not 'abort'"):
+        Server(Waiting(), on_hangup="abort")
