@@ -1,6 +1,7 @@
 """Tasklets whose queries are interrupted, under the patch: ``python -m tests.patches.interrupted DRIVER PORT
 WHAT [QUERIES]``, where WHAT is a function of this module. Prints JSON."""
 
+import asyncio
 import contextlib
 import io
 import json
@@ -47,6 +48,7 @@ class Psycopg(PostgreSQL):
         import psycopg
 
         self.error = psycopg.Error
+        self.port = port
         self.connect = lambda: psycopg.connect(f"host=127.0.0.1 port={port} user=postgres", autocommit=True)
 
     def copy(self, connection):
@@ -268,6 +270,31 @@ def request(driver):
     running = still_running(driver)
     server.stop()
     return {"status": status, "running": running, "usable": is_usable(driver, connection)}
+
+
+def coroutines(driver, count=20):
+    """asyncpg and psycopg's own for coroutines: both drivers cancel by themselves."""
+    import asyncpg
+    import psycopg
+
+    where = {"host": "127.0.0.1", "port": driver.port, "user": "postgres"}
+
+    async def late(connection):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await connection.execute(f"SELECT 0, pg_sleep({LONG})")
+
+    async def main():
+        asked = [await asyncpg.connect(**where) for _ in range(count)]
+        others = [await psycopg.AsyncConnection.connect(**where, autocommit=True) for _ in range(count)]
+        await asyncio.gather(*map(late, asked + others))
+        answers = [await each.fetchval("SELECT 7") for each in asked]
+        answers += [(await (await each.execute("SELECT 7")).fetchone())[0] for each in others]
+        for each in asked + others:
+            await each.close()
+        return answers.count(7)
+
+    return {"usable": asyncio.run(main()), "running": still_running(driver)}
 
 
 def behind_a_proxy(driver):

@@ -47,6 +47,13 @@ def test_query_of_a_request_whose_time_is_over_ends_on_the_server(name, port_of)
     assert run(port_of, name, "request") == {"status": 503, "running": 0, "usable": True}
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout() came with Python 3.11")
+def test_query_of_a_cancelled_coroutine_ends_on_the_server(port_of):
+    if importlib.util.find_spec("asyncpg") is None:
+        pytest.skip("asyncpg is not installed: pip install --group clients")
+    assert run(port_of, "psycopg", "coroutines") == {"usable": 40, "running": 0}
+
+
 def test_thread_of_mysql_that_may_be_of_another_server_is_left_alone(port_of):
     assert run(port_of, "pymysql", "behind_a_proxy") == 1
 
