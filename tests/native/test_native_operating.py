@@ -84,6 +84,15 @@ def test_access_log_shows_the_fields_that_an_application_would_see(served, route
     assert line == f"a.example a.example c=1; d=2 e,f - - {ending}\n"
 
 
+@pytest.mark.parametrize("routes", [ROUTES, {"/elsewhere": "hello"}], ids=["native", "python"])
+@pytest.mark.parametrize("trusted", [True, False])
+def test_access_log_tells_how_long_a_proxy_has_kept_a_request(served, routes, trusted):
+    request = f"GET /echo HTTP/1.1\r\nHost: a\r\nX-Request-Start: {time.time() - 1000:.3f}\r\n\r\n".encode()
+    options = {"trusted": "127.0.0.1" if trusted else (), "trusted_fields": "x-request-start"}
+    _, line = lines_of(served, routes, request, access_log_format="%Q", queue_seconds=3600, **options)
+    assert int(line) >= 999_000_000 if trusted else line == "-\n"
+
+
 BAD_BODIES = {
     "too large": (b"Content-Length: 11\r\n\r\n", 413),
     "too many chunks": (b"Transfer-Encoding: chunked\r\n\r\nb\r\n", 413),
