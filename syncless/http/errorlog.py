@@ -94,8 +94,8 @@ class ErrorLog:
         rows: Sequence[str] = (),
         fields: Mapping[str, Any] | None = None,
     ) -> None:
-        """``request``: its subject, with an `id`, a `trace_id` and a `client`, or None. ``rows`` follow the message, or,
-        in JSON, ``fields``."""
+        """``request``: its subject, with an `id`, a `trace_id` and a `client`, or None. ``rows`` follow the
+        message, or, in JSON, ``fields``."""
         if level < _least:
             return
         try:

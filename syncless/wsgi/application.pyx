@@ -792,11 +792,9 @@ def environ_of(dict template not None, bytes request not None) -> dict:
     cdef head found
     cdef Incoming incoming = Incoming(NULL, NULL, NULL, <PyObject*> address, 1, False, request, &found)
     cdef head_limits limits
-    cdef long n
     limits.line = 8190
     limits.headers = 100
     limits.total = 32768
-    n = heads.scan(request, len(request), &limits, 0, False, False, &found)
-    if n <= 0:
-        raise ValueError(f"no complete request head: {n}")
+    if heads.scan(request, len(request), &limits, 0, False, False, &found) <= 0:
+        raise ValueError("no complete request head")
     return EnvironMaker(template, heads).make(&incoming)

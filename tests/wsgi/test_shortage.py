@@ -15,10 +15,13 @@ import pytest
 
 import syncless
 from tests import virtualtime
-from tests.native.conftest import HERE as NATIVE
-from tests.native.conftest import compiled
 from tests.programs import run_unchecked
 from tests.waiting import eventually
+
+pytest.importorskip("syncless.native.threads", reason="native handlers need Linux")
+
+from tests.native.conftest import HERE as NATIVE  # noqa: E402
+from tests.native.conftest import compiled  # noqa: E402
 
 TESTS = pathlib.Path(__file__).parent.parent
 
