@@ -50,7 +50,6 @@ NATIVE = {
     "syncless._core.bytecodes": [],  # how many a turn may have
     "syncless._core.tasklet": [],  # the life of a tasklet
     "syncless._core.recorder": [],  # what a tasklet has waited for
-    "syncless._core.tracer": [],  # the runs and waits of all tasklets
     "syncless._core.timeout": [],  # Timeout, deadline
     "syncless._core.wait.sync": [],  # Event, Lock, Semaphore
     "syncless._core.wait.queues": [],  # Queue and its kin

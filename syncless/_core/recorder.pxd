@@ -36,6 +36,4 @@ cdef class WaitRecorder(Recorder):
             self.forget()
 
 
-cdef void look(KeptWait* wait, object on) noexcept
-cdef object as_wait(KeptWait* one)
 cdef str time_went(BaseTasklet tasklet, int64_t since)

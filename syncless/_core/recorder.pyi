@@ -1,4 +1,4 @@
-from syncless._core.scheduler import Recorder
+from syncless._core.scheduler import Observer, Recorder
 from syncless._core.tasklet import Tasklet
 from syncless._core.waits import Wait
 
@@ -16,3 +16,17 @@ class WaitRecorder(Recorder):
 
 def recorded(tasklet: Tasklet[object]) -> WaitRecorder | None:
     """What it keeps of its waits; a tasklet that is no request has nothing."""
+
+class Tracer(Observer):
+    """Tracer(most): start() and stop() in the thread whose tasklets it follows; it keeps `most` spans."""
+
+    dropped: int
+    names: dict[int, str]
+    def __init__(self, most: int = 1_000_000) -> None: ...
+    def start(self) -> None:
+        """In this thread, from now on."""
+    def stop(self) -> None:
+        """The waits that go on are spans, too."""
+    def found(self) -> list[tuple[int, Wait]]:
+        """(serial number of the tasklet, Wait) in the order of their ends; the `why` of a run is "running",
+        that of time in the ready queue "ready"."""

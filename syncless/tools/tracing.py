@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from syncless._core.current import sleep
-from syncless._core.tracer import Tracer
+from syncless._core.recorder import Tracer
 from syncless.tools.blockers import Stall, Watch
 
 HELD_SECONDS = 0.05
