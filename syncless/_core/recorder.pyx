@@ -62,6 +62,13 @@ cdef extern from *:
     }
     """
     void syncless_peer(int fd, char* text, size_t size)
+    int PyGC_Disable()
+    int PyGC_Enable()
+    void Py_INCREF(PyObject* thing)
+    void Py_XDECREF_ "Py_XDECREF"(void* thing)
+    const char* PyUnicode_AsUTF8(object text) noexcept
+
+cdef extern from "frameobject.h":       # Python.h includes it from 3.11 on
     ctypedef struct PyCodeObject:
         PyObject* co_filename
     ctypedef struct PyFrameObject:
@@ -69,11 +76,6 @@ cdef extern from *:
     PyFrameObject* PyEval_GetFrame()
     PyFrameObject* PyFrame_GetBack(PyFrameObject* frame)
     PyCodeObject* PyFrame_GetCode(PyFrameObject* frame)
-    int PyGC_Disable()
-    int PyGC_Enable()
-    void Py_INCREF(PyObject* thing)
-    void Py_XDECREF_ "Py_XDECREF"(void* thing)
-    const char* PyUnicode_AsUTF8(object text) noexcept
 
 cdef int64_t LOOK_AFTER = 20000000      # ns
 

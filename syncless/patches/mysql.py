@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import math
 import os
+import socket
 import weakref
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -23,7 +24,6 @@ from typing import Any
 
 from syncless._core.current import next_thrown
 from syncless._core.wait.sync import Semaphore
-from syncless.io import socket
 from syncless.patches.queries import CANCEL_SECONDS, finish
 from syncless.patches.registry import Patcher
 

@@ -14,6 +14,7 @@ Guarded by tests/patches/test_interrupted.py.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -23,7 +24,6 @@ from syncless._core.calls.threads import ThreadPool
 from syncless._core.current import may_park, uninterrupted
 from syncless._core.tasklet import spawn
 from syncless._core.timeout import Timeout
-from syncless.io import socket
 from syncless.patches.registry import Patcher
 
 CANCEL_SECONDS = 1.0

@@ -16,12 +16,12 @@ import os
 import socket
 from typing import Any
 
+from syncless._core.calls import sockets
 from syncless._core.tasklet import spawn
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Lock
 from syncless.http.errors import BodyTimeout, ClientGone
 from syncless.http.exchange import Upgrade
-from syncless.io.socket import socketpair
 
 MOST = 65536
 """Bytes that one recv() gives, however many it asks for."""
@@ -49,7 +49,7 @@ class UpgradeSocket:
             while not self._closed:
                 try:
                     if self._pipe is not None:
-                        return self._pipe.recv(size)  # type: ignore[no-any-return]
+                        return sockets.recv(self._pipe, size)
                     return self._upgrade.receive(min(size, MOST))
                 except BodyTimeout:
                     pass  # the silence of a client is the protocol's affair
@@ -107,7 +107,7 @@ class UpgradeSocket:
         self._closed = True
         if self._pipe is not None:
             self._pipe.shutdown(socket.SHUT_RDWR)  # tasklets that wait for it go on
-            self._pipe.close()
+            sockets.real_close(self._pipe)
 
     # -- its settings --------------------------------------------------------------------------------------
 
@@ -115,22 +115,24 @@ class UpgradeSocket:
         if self._closed or self._upgrade.fd >= 0:
             return -1 if self._closed else self._upgrade.fd
         if self._pipe is None:
-            self._pipe, other = socketpair()
+            self._pipe, other = socket.socketpair()
             spawn(self._move, other)
         return self._pipe.fileno()  # type: ignore[no-any-return]
 
     def _move(self, into: Any) -> None:
-        with into:
+        try:
             while True:
                 try:
                     data = self._upgrade.receive(MOST)
                     if not data:
                         return
-                    into.sendall(data)
+                    sockets.sendall(into, data)
                 except BodyTimeout:
                     pass
                 except OSError:  # ClientGone is one
                     return
+        finally:
+            sockets.real_close(into)
 
     def settimeout(self, seconds: float | None) -> None:
         if seconds == 0:
