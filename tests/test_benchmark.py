@@ -137,7 +137,7 @@ def test_models_are_whole():
 
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
 def test_instructions_are_counted_and_repeat():
-    command = [sys.executable, "-m", "benchmark.instructions", "keepalive", "switch", "--requests", "200"]
+    command = [sys.executable, "-m", "benchmark.instructions", "keepalive", "switch", "--requests", "1000"]
     runs = [subprocess.check_output(command, text=True, cwd=ROOT).split() for _ in range(2)]
     for first, second in zip(runs[0][1::2], runs[1][1::2], strict=True):
         instructions = int(first.replace(",", ""))

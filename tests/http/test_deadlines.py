@@ -162,6 +162,7 @@ def test_timer_fires_for_both_lists_in_turn(units):
     times.close()
 
 
+@pytest.mark.virtual_time
 def test_deadline_of_no_length_that_an_expiry_starts_waits_for_the_next_look(units):
     """Its time is over at once, and others have their turns before it."""
     one, other = units.Times(_1=0), units.Times(_1=0)

@@ -20,8 +20,8 @@ from tests.waiting import eventually
 
 pytest.importorskip("syncless.native.threads", reason="native handlers need Linux")
 
-from tests.native.conftest import HERE as NATIVE  # noqa: E402
-from tests.native.conftest import compiled  # noqa: E402
+from tests.native.conftest import HERE as NATIVE
+from tests.native.conftest import compiled
 
 TESTS = pathlib.Path(__file__).parent.parent
 
