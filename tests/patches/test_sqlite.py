@@ -320,6 +320,29 @@ def test_progress_handler_of_the_application_is_kept(n):
     )
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older Pythons print the error and name no handler")
+def test_error_of_a_progress_handler_names_the_handler():
+    check("""
+    import sqlite3, sys
+    class Undecided:
+        def __bool__(self): 1 / 0
+    def fails(): 1 / 0
+    def is_undecided(): return Undecided()
+    seen = []
+    sys.unraisablehook = lambda it: seen.append((it.exc_type, it.object.__name__))
+    connection = sqlite3.connect(":memory:")
+    for told in True, False:
+        sqlite3.enable_callback_tracebacks(told)
+        for each in fails, is_undecided:
+            connection.set_progress_handler(each, 1)
+            try: connection.execute("CREATE TABLE t (n)")
+            except sqlite3.OperationalError as error: assert str(error) == "interrupted"
+            else: raise AssertionError
+    connection.close()
+    assert seen == [(ZeroDivisionError, each) for each in ("fails", "is_undecided")], seen
+    """)
+
+
 def test_reader_waits_for_a_lock_without_a_thread(tmp_path):
     check(
         COUNT
@@ -407,6 +430,17 @@ def test_warning_names_the_line_that_registers_a_function():
             connection.create_function(name="f", narg=0, func=int)
         assert [each.filename for each in caught] == ["<string>"], caught
         connection.close()
+    """)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="the function is gone")
+def test_warning_names_the_line_that_shares_caches():
+    check("""
+        import sqlite3, warnings
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for each in True, False: sqlite3.enable_shared_cache(each)
+        assert {each.filename for each in caught} <= {"<string>"}, caught
     """)
 
 

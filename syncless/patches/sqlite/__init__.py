@@ -60,7 +60,6 @@ class Connections:
 
     def __init__(self, threads: Threads):
         self.threads = threads
-        self.caches_are_shared = False
 
     def new_connection(self, original: Any, connection: Any, *args: Any, **kwargs: Any) -> None:
         database, *rest = args or (kwargs.pop("database", _ABSENT),)
@@ -73,17 +72,13 @@ class Connections:
         timeout = rest[0] if rest else kwargs.get("timeout", 5.0)
         known = Connection(database_of(database))
         known.timeout, known.alone = timeout, database == ":memory:"
-        file = None if self.caches_are_shared else file_of(database)
+        file = file_of(database)
         if known.alone:
             original(connection, database, *rest, **kwargs)
         else:
             _open(file or database, original, connection, database, *rest, **kwargs)
         uses.remember(connection, known)
         known.opened(connection, file)
-
-    def enable_shared_cache(self, original: Any, do_enable: Any) -> None:
-        original(do_enable)
-        self.caches_are_shared = bool(do_enable)
 
     def end_transaction(self, original: Any, connection: Any, *args: Any) -> Any:
         """commit, rollback and __exit__."""
@@ -182,8 +177,7 @@ def _patch(patcher: Patcher, module: Any) -> None:
     name = "set_progress_handler"
     in_place(connection, name, uses.sets_progress_handler(vars(connection)[name]), "keeps ours, too")
     if hasattr(module, "enable_shared_cache"):
-        original = module.enable_shared_cache
-        new = wraps(original)(partial(ours.enable_shared_cache, original))
+        new = uses.enables_shared_cache(module.enable_shared_cache)
         patcher.rebind(module, "enable_shared_cache", new, "such a cache is used in threads only")
 
 

@@ -48,6 +48,7 @@ cdef enum:
     UNKNOWN = -2            # no deadline yet
 
 cdef int steps = STEPS
+cdef bint caches_are_shared = False     # by connections that open the same file
 cdef object ABSENT = object()
 cdef dict uses = {}         # see remember()
 cdef dict kinds = {}
@@ -97,7 +98,7 @@ cdef class Use:
 
     def opened(self, connection, path) -> None:
         """`path`: of the file that others may have open too; None if only threads may use it."""
-        self.system = None if path is None else of_path(path, False, None)
+        self.system = None if path is None or caches_are_shared else of_path(path, False, None)
         if self.alone or self.system is not None:
             set_handler(connection, self.progress, steps)
             self.turns = True
@@ -327,8 +328,17 @@ def fetches_many(original, in_thread, dict ahead):
     return wraps(original)(fetchmany)
 
 
+def enables_shared_cache(original):
+    def enable_shared_cache(do_enable):
+        global caches_are_shared
+        original(do_enable)
+        caches_are_shared = do_enable
+    return wraps(original)(enable_shared_cache)
+
+
 def sets_progress_handler(original):
-    """set_progress_handler, which keeps the application's handler behind ours."""
+    """set_progress_handler, which keeps the application's handler behind ours. SQLite is given a function
+    of the same name, which the report of an error shows."""
     def method(connection, *args, **kwargs):
         cdef Use use = use_of(connection)
         given = dict(zip(("progress_handler", "n"), args), **kwargs)
@@ -339,7 +349,8 @@ def sets_progress_handler(original):
             handler, n = None, steps
         calls = -(-n // steps)          # of ours for one of the application's
         every = n // calls
-        ours = {"progress_handler": use.progress, "n": every}
+        progress = use.progress if handler is None else wraps(handler)(lambda: use.progress())
+        ours = {"progress_handler": progress, "n": every}
         names = list(ours)[:len(args)]
         original(connection, *[ours.pop(name) for name in names], **ours)
         use.handler = handler
