@@ -35,7 +35,7 @@ from syncless.http.connection cimport Connection
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport HEAD_DEADLINE, IDLE_DEADLINE, NO_DEADLINE, Listener
 from syncless.http.peer cimport Incoming
-from syncless.http.request cimport Request
+from syncless.http.request cimport HeadRequest
 from syncless.http.stream cimport (
     Buffers, Input, Stream, TlsLayer, borrow_input, compact, return_input,
 )
@@ -260,6 +260,12 @@ cdef class HTTP2Session(Frames):
 
     cdef str label(self):
         return f"HTTP/2 of {self.connection.remote_addr or '-'}"
+
+    cdef bint left(self) noexcept:
+        return self.over
+
+    cdef int end_with_client(self, bint look) except -1:
+        return 0                                    # it does in any case
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
         try:
@@ -492,9 +498,11 @@ cdef class HTTP2(Application):
                 return None
         elif (<TlsLayer> incoming.stream.layer).described_by(_protocol) != "h2":
             return None
-        session = HTTP2Session(<Listener> incoming.listener, Request())
+        connection = <Connection> incoming.connection
+        client = HeadRequest(b"", connection.remote_addr, refused=True)
+        session = HTTP2Session(<Listener> incoming.listener, client)
         session.most_streams = self.streams
-        session.connection = <Connection> incoming.connection
+        session.connection = connection
         renew_context(session)
         return session
 
