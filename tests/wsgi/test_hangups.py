@@ -7,6 +7,7 @@ import ssl
 import pytest
 
 import syncless
+from syncless._core.current import uninterrupted
 from syncless.io import socket
 from syncless.wsgi import ClientGone, Server, while_client_stays
 from tests.waiting import eventually
@@ -144,6 +145,33 @@ def test_generator_that_yields_nothing_for_long_is_ended(start):
     client.close()
     ended.wait()
     assert eventually(lambda: server.census()["connections"] == 0)
+
+
+@pytest.mark.parametrize("on_hangup", ["continue", "stop"])
+def test_client_that_left_is_not_told_of_behind_its_block(start, on_hangup):
+    """A wait in the block could not be interrupted. With "stop" the whole request is the block."""
+    seen = []
+
+    def app(environ, start_response):
+        try:
+            with while_client_stays():
+                seen.append("begun")
+                uninterrupted(syncless.sleep, 0.02)
+            seen.append("behind the block")
+            syncless.sleep(0)
+            seen.append("done")
+        except ClientGone:
+            seen.append("gone")
+        start_response("200 OK", [])
+        return []
+
+    server = start(app, on_hangup=on_hangup)
+    client = start.client(server)
+    client.send(request())
+    assert eventually(lambda: seen == ["begun"])
+    client.close()
+    assert eventually(lambda: server.census()["connections"] == 0)
+    assert seen[1:] == ["behind the block", "gone" if on_hangup == "stop" else "done"]
 
 
 def test_block_of_the_application_does_not_end_it_for_the_rest(start):
