@@ -35,7 +35,7 @@ from syncless.http.wire cimport CODES, HTTP_2
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
 from syncless.http.errors import (
-    REASONS, BodyTooLarge, ClientError, ClientGone, QueuedTooLong, RequestTimeout, refusal,
+    REASONS, BodyTooLarge, ClientError, ClientGone, ConnectionLost, QueuedTooLong, RequestTimeout, refusal,
 )
 from syncless.http.notices import visible
 from syncless.http.requestids import begin as begin_ids
@@ -54,7 +54,7 @@ cdef class Upgrade:
 
     cdef Peer peer(self):
         if self.exchange.peer.is_gone():
-            raise ClientGone("the connection is closed")
+            raise ConnectionLost("the connection is closed")
         return self.exchange.peer
 
     def begin(self, bytes head not None, handler, tuple expected=()) -> None:

@@ -47,7 +47,7 @@ from syncless.http.wire cimport (
 )
 from syncless.http2.nghttp2 cimport *
 
-from syncless.http.errors import ClientGone
+from syncless.http.errors import ConnectionLost
 
 cdef enum:
     RESPONSE = 20           # frames that a response allows
@@ -542,7 +542,7 @@ cdef class RequestStream(Carried):
         while size:
             if peer.stream != &self.bytes or self.bytes.gone:
                 peer.open_stream()
-                raise ClientGone("the request has ended")
+                raise ConnectionLost("the request has ended")
             if self.bytes.out.size >= OUT_HIGH or self.bytes.out_body != NULL:
                 self.resume()
                 peer.wait_writable()

@@ -129,7 +129,7 @@ class UpgradeSocket:
                     into.sendall(data)
                 except BodyTimeout:
                     pass
-                except OSError:  # ClientGone is one
+                except OSError:  # ConnectionLost is one
                     return
 
     def settimeout(self, seconds: float | None) -> None:
