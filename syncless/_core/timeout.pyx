@@ -14,7 +14,7 @@ from syncless._core.timers cimport Timer, timer_init
 
 
 cdef Thrown throw_in_time(BaseTasklet target, object exception):
-    """A clock has rung: throws the exception so that stop_throwing() can take it back."""
+    """Throws the exception, where a clock has rung, so that stop_throwing() can take it back."""
     cdef Thrown thrown = Thrown.__new__(Thrown)
     thrown.exception = exception
     target = stand_in_for(target)

@@ -43,7 +43,7 @@ from syncless.asgi.extensions import (
 )
 from syncless.asgi.operations import given
 from syncless.asyncio.tasklets import call_in_tasklet
-from syncless.http.errors import ClientError, ClientGone, NotImplementedHere
+from syncless.http.errors import ClientError, ClientGone, ConnectionLost, NotImplementedHere
 from syncless.http.filepart import blocks
 from syncless.http.websocket import STOPS, WebSocket, WebSocketClosed
 from syncless.tools.runningloop import swap_current_task
@@ -308,7 +308,7 @@ cdef class ASGIExchange(Conversation):
     cdef int fail_unfinished(self) except -1:
         """The application has returned without a whole response: it may, once the client has left."""
         if self.left():
-            raise ClientGone("the client has left")
+            raise ConnectionLost("the client has left")
         if self.stops and self.stage == STARTED and is_event_stream(self.response.fields):
             self.trailers = False
             return self.end_body(False)
@@ -335,7 +335,7 @@ cdef class ASGIExchange(Conversation):
 
     cdef int check_client(self) except -1:
         if self.peer.is_gone():
-            raise ClientGone("the client has left")
+            raise ConnectionLost("the client has left")
         return 0
 
     # -- receive() -------------------------------------------------------------------------------------------
@@ -598,7 +598,7 @@ cdef class WebSocketExchange(ASGIExchange):
         if self.upgraded or self.progress == OVER:
             return 0
         if self.left():
-            raise ClientGone("the client has left")
+            raise ConnectionLost("the client has left")
         raise RuntimeError("the application returned without websocket.accept, websocket.close or a response")
 
     cdef int tell_stop(self, bint at_last) except -1:

@@ -14,7 +14,7 @@ from syncless.http.wire cimport (
     BEHIND_DATA, IN_TRAILERS, body_begin, body_take, framing, limits, scan_body_line,
 )
 
-from syncless.http.errors import BadRequest, BodyTooLarge, ClientGone, TrailersTooLarge
+from syncless.http.errors import BadRequest, BodyTooLarge, ConnectionLost, TrailersTooLarge
 
 
 cdef class Body:
@@ -121,7 +121,7 @@ cdef class Body:
         """The source, of which more is to be read; ClientGone if that is not possible any more."""
         cdef Peer source = self.source        # the request may end while another tasklet waits here
         if source is None or self.broken:
-            raise ClientGone("the body can no longer be read")
+            raise ConnectionLost("the body can no longer be read")
         if self.expects_continue:
             self.expects_continue = False
             source.expected()
@@ -164,4 +164,4 @@ cdef class Body:
 
     cdef int fail_gone(self) except -1:
         self.broken = True
-        raise ClientGone("the client closed the connection before the end of the body")
+        raise ConnectionLost("the client closed the connection before the end of the body")

@@ -50,8 +50,13 @@ class NotImplementedHere(ClientError):
     status = 501
 
 
-class ClientGone(ClientError, ConnectionError):
-    """The client closed the connection or stopped reading: no response can reach it."""
+class ClientGone(ClientError):
+    """The client closed the connection or stopped reading: no response can reach it. No OSError where a wait
+    for something else is ended: a driver would take it for one of its own connection, and try again."""
+
+
+class ConnectionLost(ClientGone, ConnectionError):
+    """ClientGone where the client's own bytes are read or written."""
 
 
 ON_HANGUP = ("continue", "stop", "stop-all")

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport WaitRecorder
+from syncless._core.scheduler cimport Thrown
 from syncless._core.tasklet cimport Tasklet, begin_anew, renew_context
 from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
@@ -33,6 +34,7 @@ cdef class Exchange(Tasklet):
     cdef bint upgraded              # the connection speaks another protocol now: nothing is HTTP any more
     cdef object handler             # of that protocol, if the client asks for one
     cdef readonly bint interruptible    # ClientGone is raised in it when the client leaves
+    cdef Thrown gone                # the ClientGone that was thrown at it; None otherwise
     cdef int64_t started            # ns
     cdef double queued              # seconds, as a trusted proxy tells; negative: it does not
     cdef readonly object ids        # RequestIds, where the listener gives them, else None
@@ -70,6 +72,7 @@ cdef class Exchange(Tasklet):
     cdef bint left(self) noexcept
     cdef int end_with_client(self, bint look) except -1
     cdef int interrupt(self, Loop loop) except -1
+    cdef int interrupt_no_more(self) except -1
     cdef int tell_stop(self, bint at_last) except -1
 
     cdef void count(self) noexcept

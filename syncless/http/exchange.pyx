@@ -23,7 +23,7 @@ from syncless._core.recorder cimport WaitRecorder, time_went
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport end_process
-from syncless._core.timeout cimport Alarm
+from syncless._core.timeout cimport Alarm, stop_throwing, throw_in_time
 from syncless._core.wait.waitqueue cimport wake_all
 from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
@@ -35,7 +35,7 @@ from syncless.http.wire cimport CODES, HTTP_2
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
 from syncless.http.errors import (
-    REASONS, BodyTooLarge, ClientError, ClientGone, QueuedTooLong, RequestTimeout, refusal,
+    REASONS, BodyTooLarge, ClientError, ClientGone, ConnectionLost, QueuedTooLong, RequestTimeout, refusal,
 )
 from syncless.http.notices import visible
 from syncless.http.requestids import begin as begin_ids
@@ -54,7 +54,7 @@ cdef class Upgrade:
 
     cdef Peer peer(self):
         if self.exchange.peer.is_gone():
-            raise ClientGone("the connection is closed")
+            raise ConnectionLost("the connection is closed")
         return self.exchange.peer
 
     def begin(self, bytes head not None, handler, tuple expected=()) -> None:
@@ -222,7 +222,7 @@ cdef class Exchange(Tasklet):
             failure = raised()
             if alarm is not None and failure is alarm.exception:
                 failure.args = (f"{failure}{time_went(self, 0)}",)
-        self.interruptible = False
+        self.interrupt_no_more()
         if alarm is not None:
             alarm.cancel()
         if failure is not None:
@@ -395,7 +395,7 @@ cdef class Exchange(Tasklet):
     def interrupt_when_client_leaves(self, bint wanted=True) -> None:
         """From now on ClientGone is raised in this request when its client closes the connection, wherever it
         waits."""
-        self.interruptible = False
+        self.interrupt_no_more()
         if wanted:
             self.end_with_client(True)
 
@@ -415,7 +415,14 @@ cdef class Exchange(Tasklet):
         if self.interruptible:
             self.interruptible = False              # once
             self.listener.hangups += 1
-            loop.throw(self, ClientGone("the client has left"))
+            self.gone = throw_in_time(self, ClientGone("the client has left"))
+        return 0
+
+    cdef int interrupt_no_more(self) except -1:
+        self.interruptible = False
+        if self.gone is not None:                   # it may have met a wait that cannot be interrupted
+            thrown, self.gone = self.gone, None
+            stop_throwing(self, thrown)
         return 0
 
     cdef int tell_stop(self, bint at_last) except -1:

@@ -83,7 +83,8 @@ class Limits:
     (websockets: 1 MiB)."""
     linger_bytes: int = 1 << 30
     """Maximum bytes that a client may go on sending after its response, for a body that was refused or not
-    read; then the connection is closed (as `body_bytes`). At most 4,000,000,000."""
+    read; then the connection is closed, or the stream of HTTP/2 reset (as `body_bytes`). At most
+    4,000,000,000."""
     linger_connections: int = 1000
     """Maximum number of such connections; one more closes the oldest. 0: no limit."""
     backlog: int = 1024

@@ -35,7 +35,8 @@ cdef enum:
     LINGER_DEADLINE = 4     # until the next look at a refused client that may still send
     GREETING_DEADLINE = 5   # a PROXY header and a TLS handshake, from the connection's start
     QUEUE_DEADLINE = 6      # a request that waits for its turn
-    KINDS = 7
+    DRAIN_DEADLINE = 7      # as LINGER_DEADLINE, of a stream of HTTP/2, whose connection stays
+    KINDS = 8
 
 cdef struct DeadlineNode:       # embedded in its owner, which stops it before it ends; all zero: not started
     Node place                  # in the list of its kind, in the order of expiry; first, for next_of()

@@ -510,6 +510,7 @@ cdef class Listener:
         self.deadlines.allow(QUEUE_DEADLINE, self.limits.queue_ns)
         self.deadlines.allow(WRITE_DEADLINE, self.limits.write_look_ns)
         self.deadlines.allow(LINGER_DEADLINE, self.limits.linger_look_ns)
+        self.deadlines.allow(DRAIN_DEADLINE, self.limits.linger_look_ns)
         self.buffers = Buffers(limits.buffered_bytes)
         self.flusher = Flusher(self.loop)
         self.admission = Admission(self.deadlines, limits.requests, limits.queued)

@@ -60,7 +60,7 @@ from syncless.http.stream cimport (
 from syncless.http.wire cimport REPLY_CONTINUE, TOO_LONG, TOO_SLOW, limits, pace_of_body
 
 from syncless._core.calls.filesystems import bring_in
-from syncless.http.errors import BodyTimeout, ClientGone
+from syncless.http.errors import BodyTimeout, ConnectionLost
 
 
 cdef class Carried(Watcher):
@@ -138,14 +138,14 @@ cdef class Peer:
 
     cdef Stream* open_stream(self) except NULL:
         if self.stream == NULL or self.stream.gone:
-            raise ClientGone("the client has closed the connection")
+            raise ConnectionLost("the client has closed the connection")
         return self.stream
 
     # -- bytes that come -------------------------------------------------------------------------------------
 
     cdef Py_ssize_t available(self, char** data) except -1:
         if self.stream == NULL:
-            raise ClientGone("the request has ended")
+            raise ConnectionLost("the request has ended")
         if self.stream.inbox.size == 0 and self.more() == 0:
             return 0
         return self.at_hand(data)
@@ -175,7 +175,7 @@ cdef class Peer:
         cdef Stream* stream = self.stream
         cdef Py_ssize_t got = -1
         if owner is None:
-            raise ClientGone("the request has ended")
+            raise ConnectionLost("the request has ended")
         if stream.inbox.size:
             got = min(n, <Py_ssize_t> (stream.inbox.size - stream.inbox_start))
             memcpy(into, stream.inbox.data + stream.inbox_start, got)
@@ -201,13 +201,13 @@ cdef class Peer:
         cdef int64_t began = loop.clock.now
         cdef int64_t limit = self.listener.limits.ping_ns if self.upgraded else self.listener.limits.body_ns
         if stream == NULL or (stream.fd < 0 and not stream.carried):
-            raise ClientGone("the connection is closed")
+            raise ConnectionLost("the connection is closed")
         if someone_waits(self.waiters(loop, READ)):
             raise RuntimeError("another tasklet is reading this body already")
         if self.wait(READ, "request body", limit) == TIMED_OUT:
             raise BodyTimeout(f"no byte of the request body came for {limit / 1e9:g} s")
         if self.stream != stream:
-            raise ClientGone("the request has ended")
+            raise ConnectionLost("the request has ended")
         if not self.upgraded:
             self.waited += loop.clock.now - began
             self.check_pace()
@@ -228,7 +228,7 @@ cdef class Peer:
     # -- bytes that go ---------------------------------------------------------------------------------------
 
     cdef int fail_ended(self) except -1:
-        raise ClientGone("the request has ended")
+        raise ConnectionLost("the request has ended")
 
     cdef int set_body(self, bytes body) except -1:
         """The body is sent behind what is pending. Nothing else is, until it is gone."""
@@ -285,7 +285,7 @@ cdef class Peer:
             else:
                 stream.out_sent += n
         else:
-            raise ClientGone("the request has ended")
+            raise ConnectionLost("the request has ended")
         drop_unsent(stream, self.listener.buffers)
         stream.stalled = False
         return 0

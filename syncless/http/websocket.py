@@ -18,7 +18,7 @@ from syncless._core.exits import TaskletExit
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Lock
 from syncless.http.errorlog import ErrorLog
-from syncless.http.errors import BadRequest, BodyTimeout, ClientGone, UpgradeRequired
+from syncless.http.errors import BadRequest, BodyTimeout, ClientGone, ConnectionLost, UpgradeRequired
 from syncless.http.exchange import Upgrade
 from syncless.http.limits import Limits
 from syncless.http.request import Request
@@ -48,7 +48,7 @@ def _can_be_sent(name: str, value: str) -> bool:
         return False
 
 
-class WebSocketClosed(ClientGone):
+class WebSocketClosed(ConnectionLost):
     """The WebSocket has been closed, by the server or by the client: nothing can be sent any more. An
     application need not catch it."""
 

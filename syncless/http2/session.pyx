@@ -35,7 +35,7 @@ from syncless.http.connection cimport Connection
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport HEAD_DEADLINE, IDLE_DEADLINE, NO_DEADLINE, Listener
 from syncless.http.peer cimport Incoming
-from syncless.http.request cimport Request
+from syncless.http.request cimport HeadRequest
 from syncless.http.stream cimport (
     Buffers, Input, Stream, TlsLayer, borrow_input, compact, return_input,
 )
@@ -179,8 +179,11 @@ cdef int on_data(
     cdef Buffers buffers = session.listener.buffers
     cdef char line[REPLY_CHUNK]
     session.allow(<int64_t> size // MOVED)
-    if stream is None or stream.bytes.gone or stream.finished:
+    if stream is None:
         nghttp2_session_consume(library, id, size)
+        return 0
+    if stream.bytes.gone or stream.finished:
+        stream.drop(size)
         return 0
     if stream.tunnels:
         session.allow(1)                            # a small message is no idle frame
@@ -214,13 +217,17 @@ cdef int on_stream_close(nghttp2_session* library, int32_t id, uint32_t error, v
 
 
 cdef int on_frame_send(nghttp2_session* library, const nghttp2_frame* frame, void* owner) noexcept:
-    """A response has ended before its request: the rest of that is not wanted (RFC 9113, 8.1)."""
+    """A response may have ended before its request."""
     cdef RequestStream stream
     if frame.hd.flags & NGHTTP2_FLAG_END_STREAM and (
             frame.hd.type == NGHTTP2_DATA or frame.hd.type == NGHTTP2_HEADERS):
         stream = stream_of(library, frame.hd.stream_id)
-        if stream is not None and not stream.ended:
-            nghttp2_submit_rst_stream(library, NGHTTP2_FLAG_NONE, stream.id, NGHTTP2_NO_ERROR)
+        if stream is not None:
+            stream.sent = True
+            try:
+                stream.linger_on()
+            except MemoryError:
+                return NGHTTP2_ERR_CALLBACK_FAILURE
     return 0
 
 
@@ -253,6 +260,12 @@ cdef class HTTP2Session(Frames):
 
     cdef str label(self):
         return f"HTTP/2 of {self.connection.remote_addr or '-'}"
+
+    cdef bint left(self) noexcept:
+        return self.over
+
+    cdef int end_with_client(self, bint look) except -1:
+        return 0                                    # it does in any case
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
         try:
@@ -485,9 +498,11 @@ cdef class HTTP2(Application):
                 return None
         elif (<TlsLayer> incoming.stream.layer).described_by(_protocol) != "h2":
             return None
-        session = HTTP2Session(<Listener> incoming.listener, Request())
+        connection = <Connection> incoming.connection
+        client = HeadRequest(b"", connection.remote_addr, refused=True)
+        session = HTTP2Session(<Listener> incoming.listener, client)
         session.most_streams = self.streams
-        session.connection = <Connection> incoming.connection
+        session.connection = connection
         renew_context(session)
         return session
 

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint32_t
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
 from syncless._core.wait.waitqueue cimport WaitQueue
-from syncless.http.connection cimport Connection
+from syncless.http.connection cimport Connection, Linger
 from syncless.http.exchange cimport Exchange, Session
 from syncless.http.listener cimport DeadlineNode
 from syncless.http.peer cimport Carried
@@ -47,7 +47,8 @@ cdef class RequestStream(Carried):
     cdef Exchange exchange          # of its request, while it is queued or running
     cdef Stream bytes               # of the body and of the response, without frames; see http/stream.pxd
     cdef Buffer fields              # those of the request, as they come: sizes, name, value
-    cdef DeadlineNode deadline      # of its time in the queue
+    cdef DeadlineNode deadline      # of its time in the queue, or to go on sending after its response
+    cdef Linger linger
     cdef pace state                 # how fast the client takes the response
     cdef int64_t taken              # bytes of the response that have gone to frames
     cdef int64_t unread             # bytes of the body for which the window is to be opened again
@@ -63,6 +64,7 @@ cdef class RequestStream(Carried):
     cdef bint ended                 # the client has sent all of its body
     cdef bint answered              # the head of the response is on its way
     cdef bint finished              # all of the response is here
+    cdef bint sent                  # and has gone to the client
     cdef bint deferred              # the library waits for more of it
 
     cdef int begin(self, Loop loop) except -1
@@ -70,6 +72,8 @@ cdef class RequestStream(Carried):
     cdef int write_cookies(self, Buffer* text) except -1
     cdef int finish(self) except -1
     cdef int end_response(self) except -1
+    cdef int linger_on(self) except -1
+    cdef void drop(self, size_t size) noexcept
     cdef int reset(self, uint32_t error) except -1
     cdef int refuse(self, int status, str explanation, bytes text) except -1
     cdef int refuse_busy(self) except -1

@@ -12,7 +12,10 @@ hundred bytes.
 A stream that asks for a WebSocket (RFC 8441) is written as the handshake of HTTP/1.1, with a key of ours. The
 101 that answers it becomes a 200 here. An ordinary 200 would say the same to the client, so it is replaced.
 
-A stream's window opens as its body is read. Next to read: session.pyx.
+A stream's window opens as its body is read. What comes after the response is dropped, within the limits of a
+lingering connection. Fact: RST_STREAM (NO_ERROR; RFC 9113, 8.1) would spare the client the rest. Danger: one
+that sends all of its body before it reads, as httpx does, waits for its window for ever, or fails. Guarded by
+tests/wsgi/test_http2_linger.py. Next to read: session.pyx.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -30,9 +33,11 @@ from syncless._core.poll.poller cimport WRITE
 from syncless._core.scheduler cimport TIMED_OUT, Scheduler
 from syncless._core.wait.waitqueue cimport someone_waits, wake_all
 from syncless.http.application cimport Application, give_back
-from syncless.http.connection cimport Connection, write_refusal
+from syncless.http.connection cimport Connection, may_linger, write_refusal
 from syncless.http.exchange cimport Exchange, Session
-from syncless.http.listener cimport NO_DEADLINE, WRITE_DEADLINE, Listener
+from syncless.http.listener cimport (
+    DRAIN_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, Listener,
+)
 from syncless.http.peer cimport Carried, Incoming, Peer
 from syncless.http.request cimport HeadRequest
 from syncless.http.stream cimport Buffer, Buffers, Stream, drop_unsent, free_stream
@@ -42,7 +47,7 @@ from syncless.http.wire cimport (
 )
 from syncless.http2.nghttp2 cimport *
 
-from syncless.http.errors import ClientGone
+from syncless.http.errors import ConnectionLost
 
 cdef enum:
     RESPONSE = 20           # frames that a response allows
@@ -379,7 +384,34 @@ cdef class RequestStream(Carried):
         self.session.allow(RESPONSE)
         self.finished = True
         session_consume(self)
+        self.linger_on()
         return self.resume()
+
+    cdef int linger_on(self) except -1:
+        """Both its application and its response have ended, but perhaps not its request."""
+        cdef Listener listener = self.session.listener
+        if not (self.finished and self.sent and self.open) or self.ended:
+            return 0
+        if self.tunnels:
+            nghttp2_submit_rst_stream(self.session.library, NGHTTP2_FLAG_NONE, self.id, NGHTTP2_NO_ERROR)
+            return 0
+        self.linger.heard = True
+        return listener.deadlines.start(&self.deadline, DRAIN_DEADLINE, self)
+
+    cdef void drop(self, size_t size) noexcept:
+        """Bytes of the body have come that nobody reads any more."""
+        cdef nghttp2_session* library = self.session.library
+        cdef int64_t left = self.session.listener.limits.linger_bytes - self.linger.bytes
+        nghttp2_session_consume(library, self.id, size)
+        if not self.finished or self.bytes.gone:
+            return
+        self.linger.heard = True
+        if <int64_t> size <= left:
+            self.linger.bytes += size
+            return
+        self.bytes.gone = True
+        nghttp2_submit_rst_stream(
+            library, NGHTTP2_FLAG_NONE, self.id, NGHTTP2_NO_ERROR if self.sent else NGHTTP2_INTERNAL_ERROR)
 
     cdef int reset(self, uint32_t error) except -1:
         self.finished = True
@@ -415,14 +447,20 @@ cdef class RequestStream(Carried):
         return give_back(<Application> session.listener.application, exchange, -1)
 
     cdef int expired(self, Loop loop, int kind) except -1:
-        self.session.listener.admission.expire()
-        return self.refuse_busy()
+        cdef Listener listener = self.session.listener
+        if kind == QUEUE_DEADLINE:
+            listener.admission.expire()
+            return self.refuse_busy()
+        if may_linger(&self.linger, listener):
+            return listener.deadlines.start(&self.deadline, DRAIN_DEADLINE, self)
+        return self.reset(NGHTTP2_NO_ERROR)
 
     cdef int closed(self, Loop loop) except -1:
         """The client has reset it, has left, or has had all of the response."""
         wake_all(&self.readers)
         wake_all(&self.writers)
         if self.exchange is None:
+            self.session.listener.deadlines.stop(&self.deadline)
             return 0
         if self.deadline.kind != NO_DEADLINE:
             self.session.listener.admission.leave(&self.deadline)
@@ -504,7 +542,7 @@ cdef class RequestStream(Carried):
         while size:
             if peer.stream != &self.bytes or self.bytes.gone:
                 peer.open_stream()
-                raise ClientGone("the request has ended")
+                raise ConnectionLost("the request has ended")
             if self.bytes.out.size >= OUT_HIGH or self.bytes.out_body != NULL:
                 self.resume()
                 peer.wait_writable()

@@ -129,7 +129,7 @@ class UpgradeSocket:
                     sockets.sendall(into, data)
                 except BodyTimeout:
                     pass
-                except OSError:  # ClientGone is one
+                except OSError:  # ConnectionLost is one
                     return
         finally:
             sockets.real_close(into)

@@ -7,8 +7,10 @@ import ssl
 import pytest
 
 import syncless
+from syncless._core.current import uninterrupted
 from syncless.io import socket
 from syncless.wsgi import ClientGone, Server, while_client_stays
+from tests.programs import check, needs
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
@@ -144,6 +146,102 @@ def test_generator_that_yields_nothing_for_long_is_ended(start):
     client.close()
     ended.wait()
     assert eventually(lambda: server.census()["connections"] == 0)
+
+
+@pytest.mark.parametrize("on_hangup", ["continue", "stop"])
+def test_client_that_left_is_not_told_of_behind_its_block(start, on_hangup):
+    """A wait in the block could not be interrupted. With "stop" the whole request is the block."""
+    seen = []
+
+    def app(environ, start_response):
+        try:
+            with while_client_stays():
+                seen.append("begun")
+                uninterrupted(syncless.sleep, 0.02)
+            seen.append("behind the block")
+            syncless.sleep(0)
+            seen.append("done")
+        except ClientGone:
+            seen.append("gone")
+        start_response("200 OK", [])
+        return []
+
+    server = start(app, on_hangup=on_hangup)
+    client = start.client(server)
+    client.send(request())
+    assert eventually(lambda: seen == ["begun"])
+    client.close()
+    assert eventually(lambda: server.census()["connections"] == 0)
+    assert seen[1:] == ["behind the block", "gone" if on_hangup == "stop" else "done"]
+
+
+@pytest.mark.parametrize("on_hangup", ["continue", "stop"])
+def test_driver_that_tries_again_after_an_error_of_its_connection_is_stopped(start, on_hangup):
+    """As urllib3 and redis-py do, and PyMySQL makes another error of it."""
+    tries, ended = [], []
+
+    def wait():
+        tries.append(1)
+        try:
+            syncless.Event().wait()
+        except OSError:
+            wait()
+
+    def app(environ, start_response):
+        try:
+            with while_client_stays():
+                wait()
+        except ClientGone:
+            ended.append("gone")
+            raise
+
+    server = start(app, on_hangup=on_hangup)
+    client = start.client(server)
+    client.send(request())
+    assert eventually(lambda: tries)
+    client.close()
+    assert eventually(lambda: server.census()["connections"] == 0 or len(tries) > 1)
+    assert (len(tries), ended) == (1, ["gone"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("library", "call"),
+    [
+        ("urllib3", "urllib3.PoolManager().request('GET', f'http://127.0.0.1:{port}/')"),
+        ("redis", "redis.Redis(port=port, protocol=2, socket_timeout=60).ping()"),
+        ("pymysql", "pymysql.connect(host='127.0.0.1', port=port)"),
+    ],
+)
+def test_request_that_waits_in_a_driver_is_stopped(library, call):
+    """Its server takes the connection and says nothing."""
+    needs(library, f"{library} takes an OSError for an error of its connection")
+    told = check(f"""
+        import socket, syncless, {library}
+        from syncless.wsgi import ClientGone, Server, while_client_stays
+
+        def app(environ, start_response):
+            try:
+                with while_client_stays():
+                    {call}
+            except BaseException as error:
+                print(type(error).__name__)
+                raise
+            finally:
+                ended.set()
+
+        ended = syncless.Event()
+        silent = socket.create_server(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        with Server(app, bind="127.0.0.1:0") as server, socket.create_connection(server.address) as client:
+            client.sendall(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
+            connection, _ = silent.accept()
+            client.close()
+            ended.wait()
+        connection.close()
+        silent.close()
+        """)
+    assert told == "ClientGone\nto the end\n"
 
 
 def test_block_of_the_application_does_not_end_it_for_the_rest(start):

@@ -13,6 +13,7 @@ from tests.proxied import missing, program
 from tests.waiting import eventually
 from tests.wsgi.test_http2 import echo as echo_body
 from tests.wsgi.test_http2 import hello
+from tests.wsgi.test_linger import deaf
 from tests.wsgi.test_websocket import client_library, echo
 
 pytestmark = [
@@ -34,6 +35,20 @@ def test_httpx(https, authority):
 
     for answer in run_in_thread(ask):
         assert (answer.http_version, answer.content) == ("HTTP/2", bytes(100_000))
+
+
+def test_httpx_gets_the_answer_to_an_upload_that_nobody_reads(https, authority):
+    """It waits for its window and does not look whether its stream has been reset."""
+    httpx = pytest.importorskip("httpx", reason="pip install httpx")
+    server = https(deaf)
+
+    def ask():
+        with httpx.Client(http2=True, verify=authority.client_context(), timeout=5) as client:
+            url = f"https://localhost:{server.port}/short"
+            return [client.post(url, content=bytes(size)) for size in (60_000, 100_000, 5_000_000)]
+
+    for answer in run_in_thread(ask):
+        assert (answer.http_version, answer.content) == ("HTTP/2", b"unread")
 
 
 @pytest.mark.parametrize("how", ["--http2", "--http1.1"])
