@@ -81,7 +81,7 @@ def watch():
         while not reports:
             pass
 syncless.spawn(watch).join()
-print("while not reports" in reports[0])
+print("in watch" in reports[0] or reports[0])
 """
 
 
