@@ -365,7 +365,9 @@ def test_unix_sockets_and_logs(program, tmp_path):
     assert eventually(lambda: (tmp_path / "log").read_text().count("\n") == 20)
     (tmp_path / "log").rename(tmp_path / "old")
     running.signal(signal.SIGUSR1)
-    assert eventually(lambda: sum(str(tmp_path / "log") in open_files(pid) for pid in running.children()) == 2)
+    assert eventually(
+        lambda: sum(str(tmp_path / "log") in open_files(pid) for pid in running.children()) == 2
+    )
     os.kill(min(running.children()), signal.SIGKILL)
     assert b"200 OK" in get()
     running.end()
