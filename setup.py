@@ -83,12 +83,11 @@ NATIVE = {
     "syncless.asyncio.transports": [],  # TCP and UNIX streams
     "syncless.http.wire": WIRE,  # the rules of HTTP/1.1, for Cython and Python
     "syncless.http.requestheads": [],  # request heads, read and remembered
-    "syncless.http.body": [],  # a request body: its framing and its limits
     "syncless.http.loglines": [],  # a line for each response
     "syncless.http.counters": [],  # answered requests, in shared memory
     "syncless.http.listener": [],  # shared by the connections of a listening socket
     "syncless.http.stream": [],  # receiving, sending, closing
-    "syncless.http.peer": [],  # the client as a request sees it
+    "syncless.http.peer": [],  # the client as a request sees it, and the body that it sends
     "syncless.http.response": [],  # head and body -> bytes
     "syncless.http.request": [],  # a request as everything but its application sees it
     "syncless.http.exchange": [],  # a request and its response
