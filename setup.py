@@ -57,8 +57,7 @@ NATIVE = {
     "syncless._core.calls.sockets": [],  # recv, send, accept, connect: try first, then park
     "syncless._core.calls.messages": [],  # those with addresses: connect, recvfrom, sendmsg
     "syncless.patches.types.tlscalls": [],  # the same for TLS
-    "syncless._core.calls.fileio": [],  # the methods of io.FileIO
-    "syncless._core.calls.descriptors": [],  # read and write of files, pipes and other descriptors
+    "syncless._core.calls.descriptors": [],  # read and write of files, pipes and other descriptors; io.FileIO
     "syncless._core.calls.filesystems": [],  # which file systems answer at once
     "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
     "syncless.patches.types.fileobjects": [],  # io.FileIO and the buffered files
@@ -84,12 +83,11 @@ NATIVE = {
     "syncless.asyncio.transports": [],  # TCP and UNIX streams
     "syncless.http.wire": WIRE,  # the rules of HTTP/1.1, for Cython and Python
     "syncless.http.requestheads": [],  # request heads, read and remembered
-    "syncless.http.body": [],  # a request body: its framing and its limits
     "syncless.http.loglines": [],  # a line for each response
     "syncless.http.counters": [],  # answered requests, in shared memory
     "syncless.http.listener": [],  # shared by the connections of a listening socket
     "syncless.http.stream": [],  # receiving, sending, closing
-    "syncless.http.peer": [],  # the client as a request sees it
+    "syncless.http.peer": [],  # the client as a request sees it, and the body that it sends
     "syncless.http.response": [],  # head and body -> bytes
     "syncless.http.request": [],  # a request as everything but its application sees it
     "syncless.http.exchange": [],  # a request and its response
@@ -201,7 +199,7 @@ RARELY_RUN = {
     for name in (
         *("_core.bytecodes", "_core.nativestack", "_core.cpython.layouts", "_core.cpython.replacing"),
         *("_core.poll.poller", "_core.poll.kqueue", "_core.wait.deadlocks", "_core.wait.select"),
-        *("_core.calls.files", "_core.calls.filesystems", "_core.calls.fileio", "_core.calls.descriptors"),
+        *("_core.calls.files", "_core.calls.filesystems", "_core.calls.descriptors"),
         *("_core.calls.messages", "patches.types.fileobjects", "patches.types.tlscalls"),
         "patches.libraries.parking",
     )

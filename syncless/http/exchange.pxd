@@ -7,9 +7,8 @@ from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport WaitRecorder
 from syncless._core.scheduler cimport Thrown
 from syncless._core.tasklet cimport Tasklet, begin_anew, renew_context
-from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Incoming, Peer
+from syncless.http.peer cimport Body, Incoming, Peer
 from syncless.http.request cimport Request
 from syncless.http.response cimport Response, begin_response
 from syncless.http.wire cimport head, is_head_request

@@ -25,9 +25,8 @@ from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport end_process
 from syncless._core.timeout cimport Alarm, stop_throwing, throw_in_time
 from syncless._core.wait.waitqueue cimport wake_all
-from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Carried, Peer
+from syncless.http.peer cimport Body, Carried, Peer
 from syncless.http.request cimport Request
 from syncless.http.response cimport Response
 from syncless.http.wire cimport CODES, HTTP_2

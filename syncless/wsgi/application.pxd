@@ -4,9 +4,8 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
 from syncless.http.application cimport Application
-from syncless.http.body cimport Body
 from syncless.http.exchange cimport Exchange
-from syncless.http.peer cimport Incoming
+from syncless.http.peer cimport Body, Incoming
 from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.wire cimport head

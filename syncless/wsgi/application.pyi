@@ -2,7 +2,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from syncless.http.application import Application
-from syncless.http.body import Body
 from syncless.http.exchange import Exchange, Upgrade
 from syncless.http.listener import Listener
 from syncless.http.request import Request
@@ -10,7 +9,7 @@ from syncless.http.requestheads import RequestHeads
 from syncless.http.trust import Forward
 
 class Input:
-    def __init__(self, body: Body) -> None: ...
+    def __init__(self, body: Any) -> None: ...
     def read(self, size: int | None = -1, /) -> bytes: ...
     def readline(self, size: int | None = -1, /) -> bytes: ...
     def readlines(self, hint: int | None = -1, /) -> list[bytes]: ...

@@ -33,10 +33,9 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from syncless._core.cpython.compat cimport dict_version
 from syncless.http.application cimport Application
-from syncless.http.body cimport DIRECT, Body
 from syncless.http.exchange cimport Exchange, Upgrade
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Incoming
+from syncless.http.peer cimport DIRECT, Body, Incoming
 from syncless.http.request cimport (
     CLIENT, CLIENT_PORT, HOST, IDENT, LOCAL_NAME, LOCAL_PORT, METHOD, PARTS, PATH, QUERY, ROOT_PATH, SCHEME,
     UNREAD_LINE, USER, VERSION, Part, Request,
