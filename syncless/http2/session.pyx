@@ -429,7 +429,8 @@ cdef class HTTP2Session(Frames):
         if self.first_closed != NULL:
             self.act(loop)
         self.keep_time()
-        if not nghttp2_session_want_read(self.library) and not nghttp2_session_want_write(self.library):
+        if (self.interrupted and self.running == 0) or not (
+                nghttp2_session_want_read(self.library) or nghttp2_session_want_write(self.library)):
             self.over = True
             self.wake(loop)
         return 0

@@ -47,7 +47,9 @@ cdef class RequestStream(Carried):
     cdef Exchange exchange          # of its request, while it is queued or running
     cdef Stream bytes               # of the body and of the response, without frames; see http/stream.pxd
     cdef Buffer fields              # those of the request, as they come: sizes, name, value
-    cdef DeadlineNode deadline      # of its time in the queue, or to go on sending after its response
+    # of its time in the queue, until a look at how the client takes the end of the response, or to go on
+    # sending after that
+    cdef DeadlineNode deadline
     cdef Linger linger
     cdef pace state                 # how fast the client takes the response
     cdef int64_t taken              # bytes of the response that have gone to frames
@@ -72,6 +74,7 @@ cdef class RequestStream(Carried):
     cdef int write_cookies(self, Buffer* text) except -1
     cdef int finish(self) except -1
     cdef int end_response(self) except -1
+    cdef bint may_wait(self) noexcept
     cdef int linger_on(self) except -1
     cdef void drop(self, size_t size) noexcept
     cdef int reset(self, uint32_t error) except -1
