@@ -33,7 +33,7 @@ def modules_after(program):
 
 
 def test_import_of_the_server_loads_no_module_that_most_servers_never_use():
-    before = set(modules_after(""))  # an editable installation has a finder, and that has imports
+    before = set(modules_after(""))  # what the installation itself imports
     loaded = set(modules_after("import syncless.wsgi")) - before
     assert {name for name in loaded for late in LATER if f"{name}.".startswith(f"{late}.")} == set()
 
