@@ -3,13 +3,12 @@ for too long."""
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from syncless._core.bytecodes import CpuTime, TurnLimit
 from syncless._core.loop import Loop
@@ -21,7 +20,8 @@ from syncless._core.waits import Wait
 from syncless.tools import tracing
 from syncless.tools.blockers import Stall, Watch
 
-logger = logging.getLogger("syncless.debug")
+if TYPE_CHECKING:
+    from logging import Logger
 
 
 def describe(tasklet: Tasklet[Any], stack: bool = True, waits: Waits | None = None) -> str:
@@ -119,12 +119,18 @@ def measure_cpu(on: bool = True) -> None:
         _cpu_time.pop(loop).stop()
 
 
+def _logger() -> Logger:
+    import logging  # takes long to load
+
+    return logging.getLogger("syncless.debug")
+
+
 def _log_deadlock(tasklets: list[Tasklet[Any]]) -> None:
     waits = Waits()
     circles = [circle for circle in waits.circles() if not set(tasklets).isdisjoint(circle)]
     stacks = "".join(describe(tasklet, True, waits) for tasklet in tasklets)
     found = _format_circles(circles, waits)
-    logger.error("deadlock: these tasklets wait for one another:\n%s%s", stacks, found)
+    _logger().error("deadlock: these tasklets wait for one another:\n%s%s", stacks, found)
 
 
 def report_deadlocks(report: Callable[[list[Tasklet[Any]]], object] | None = _log_deadlock) -> None:
@@ -178,11 +184,11 @@ class _DeadlockReport:
 
 
 def _log(seconds: float, stack: str) -> None:
-    logger.warning("the loop has been held for %.0f ms by:\n%s", seconds * 1000, stack)
+    _logger().warning("the loop has been held for %.0f ms by:\n%s", seconds * 1000, stack)
 
 
 def _log_bytecodes(bytecodes: int, tasklet: Tasklet[Any], stack: str) -> None:
-    logger.warning("%s has run %d bytecodes without giving way:\n%s", tasklet.name, bytecodes, stack)
+    _logger().warning("%s has run %d bytecodes without giving way:\n%s", tasklet.name, bytecodes, stack)
 
 
 class BytecodeWatchdog:

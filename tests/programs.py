@@ -1,6 +1,7 @@
 """Runs programs in interpreters of their own, patched or not."""
 
 import importlib.util
+import re
 import socket
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import textwrap
 import pytest
 
 MAY_FORK = "ignore:This process:DeprecationWarning"  # programs fork on purpose while there are other threads
+SLOW = re.compile(r"^(?:Executing <.* took [\d.]+ seconds|waited .*; only this task was held up: .*)\n", re.M)
+"""What the debug mode of asyncio tells where the machine is busy."""
 
 
 def run_unchecked(program, *arguments, timeout=60, **options):
@@ -33,12 +36,14 @@ def free_port():
 def run_patched(program, *arguments, patch="patch_all()", timeout=60):
     """The ended process of a program that runs after the patch, without warnings; arguments are its own."""
     whole = f"from syncless.patches import patch_all, patched, unpatch\n{patch}\n" + program
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", "-W", MAY_FORK, "-c", whole, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=timeout,
     )
+    done.stderr = SLOW.sub("", done.stderr)
+    return done
 
 
 def check(program, *arguments, **options):

@@ -1,4 +1,4 @@
-"""`import syncless.wsgi` is lean: a module that most servers never use is imported when it is first used."""
+"""`import syncless.wsgi` and the command are lean: what few servers need is imported when it is used."""
 
 import subprocess
 import sys
@@ -12,6 +12,18 @@ syncless.http.static.files syncless.http.status syncless.io.dns syncless.native 
 syncless.stackless
 """.split()
 """Modules that `import syncless.wsgi` must not import, nor any module below them."""
+LATER_IN_THE_COMMAND = """
+ast asyncio dataclasses email http.client importlib.metadata inspect logging platform tempfile tomllib
+""".split()
+"""The same for the command with all of the patch that is on by default."""
+COMMAND = """
+import sys, types
+sys.argv = ["syncless", "app:app", "--check"]
+sys.modules["app"] = module = types.ModuleType("app")
+module.app = lambda environ, start_response: []
+from syncless.cli import main
+assert main() == 0
+"""
 
 
 def modules_after(program):
@@ -21,9 +33,16 @@ def modules_after(program):
 
 
 def test_import_of_the_server_loads_no_module_that_most_servers_never_use():
-    before = set(modules_after(""))  # an editable installation has a finder, and that has imports
+    before = set(modules_after(""))  # what the installation itself imports
     loaded = set(modules_after("import syncless.wsgi")) - before
     assert {name for name in loaded for late in LATER if f"{name}.".startswith(f"{late}.")} == set()
+
+
+def test_command_loads_no_module_that_most_servers_never_use():
+    loaded = set(modules_after(COMMAND)) - set(modules_after(""))
+    assert {
+        name for name in loaded for late in LATER_IN_THE_COMMAND if f"{name}.".startswith(f"{late}.")
+    } == set()
 
 
 def test_server_of_plain_requests_loads_no_tls():

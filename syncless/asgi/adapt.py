@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
+
+CO_COROUTINE = 0x80
+"""Of `co_flags`, as the module inspect has it, which imports much, such as ast."""
 
 
 def is_asgi(thing: Any) -> bool:
     """Whether calling it makes a coroutine, as ASGI 3 demands. A functools.partial is looked through."""
-    import inspect  # it imports much, such as ast
-
     while hasattr(thing, "func") and hasattr(thing, "keywords"):
         thing = thing.func
+    if type(thing) is FunctionType and not vars(thing):  # nothing marks it as a coroutine function
+        return bool(thing.__code__.co_flags & CO_COROUTINE)
+    import inspect
+
     call = getattr(type(thing), "__call__", None)  # noqa: B004
     return inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(call)
 

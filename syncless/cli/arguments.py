@@ -10,7 +10,7 @@ from typing import Any
 import syncless
 from syncless.cli.config import TABLES, ConfigError, Options, from_platform, reason_of, show
 from syncless.cli.foreign import Foreign, options_of, translated
-from syncless.cli.help import HelpAll, Parser, limit_rows
+from syncless.cli.help import HelpAll, Parser
 from syncless.http.addresses import parse_bind
 from syncless.http.options import OPTIONS, Option
 from syncless.patches import AREAS, OFF
@@ -93,11 +93,7 @@ def _patch(group: Group) -> None:
         )
 
 
-def _limits(group: Group) -> None:
-    group._group_actions += limit_rows()  # rows of the help, and no options
-
-
-FURTHER = {"application": _help, "patch of the standard library": _patch, "limits": _limits}
+FURTHER = {"application": _help, "patch of the standard library": _patch}
 """Heading -> what else it has."""
 EPILOG = """environment:
   SYNCLESS_NAME=VALUE sets an option, SYNCLESS_LIMIT_NAME=VALUE a limit.

@@ -8,7 +8,6 @@ names of the options, see http/options.py.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import difflib
 import json
 import os
@@ -17,15 +16,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
+from syncless.http.limits import defaults
 from syncless.http.notices import complain
 from syncless.http.options import ALL, ONCE, Option
 from syncless.patches import AREAS
-from syncless.wsgi import Limits
 
 FILES = ("syncless.toml", "pyproject.toml")
 """Looked for in the working directory unless a file is named. The first file with options is used."""
@@ -107,13 +101,12 @@ class Options:
         for name in FILES if path is None else (path,):
             try:
                 with of_option("--config"):
-                    table = tomllib.loads(text_of(name))
+                    text = text_of(name)
             except FileNotFoundError:
                 if path is not None:
                     raise
                 continue
-            except tomllib.TOMLDecodeError as error:
-                raise ConfigError(f"{name}: {error}") from None
+            table = _read_toml(name, text)
             if os.path.basename(name) == "pyproject.toml":
                 try:
                     table = _table(_table(table.get("tool", {})).get("syncless", {}))
@@ -174,7 +167,7 @@ class Options:
         limits. Other names get a warning: the prefix is not ours alone. ConfigError."""
         values: Values = {}
         limits: dict[str, Any] = {}
-        names = [*self.names, *(f"limit_{field.name}" for field in dataclasses.fields(Limits))]
+        names = [*self.names, *(f"limit_{name}" for name in defaults())]
         for variable, text in environ.items():
             if not variable.startswith("SYNCLESS_") or variable.startswith(RESERVED):
                 continue
@@ -259,7 +252,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _limits(table: Mapping[str, Any]) -> dict[str, Any]:
-    kinds = {field.name: field.default for field in dataclasses.fields(Limits)}
+    kinds = defaults()
     for name, value in table.items():
         if name not in kinds:
             raise ValueError(f"unknown limit {name!r}{nearest(name, kinds)}")
@@ -267,6 +260,18 @@ def _limits(table: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
             raise ValueError(f"{name} must be {'a whole number' if whole else 'a number'}, not {value!r}")
     return dict(table)
+
+
+def _read_toml(name: str, text: str) -> Mapping[str, Any]:
+    """ConfigError."""
+    if sys.version_info >= (3, 11):
+        import tomllib  # takes long to load
+    else:
+        import tomli as tomllib
+    try:
+        return tomllib.loads(text)  # type: ignore[no-any-return]
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def _number(text: str) -> float:

@@ -8,10 +8,7 @@ has colours of its own. They are off, so that help looks the same everywhere.
 from __future__ import annotations
 
 import argparse
-import ast
-import dataclasses
 import difflib
-import inspect
 import itertools
 import os
 import re
@@ -20,7 +17,7 @@ import textwrap
 from typing import IO, Any, NoReturn
 
 from syncless.cli.foreign import ACCEPTED, TOGETHER
-from syncless.http.limits import Limits
+from syncless.http.limits import Limits, defaults
 
 BOLD, GREEN, PLAIN = "\033[1m", "\033[32m", "\033[0m"
 COLUMN = 30
@@ -84,6 +81,8 @@ class HelpAll(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         assert isinstance(parser, Parser)
+        group = next(each for each in parser._action_groups if each.title == "limits")
+        group._group_actions += limit_rows()
         parser.show(parser.format_help(), sys.stdout)
         parser.exit()
 
@@ -122,12 +121,12 @@ def limit_rows() -> list[argparse.Action]:
     texts = explained()
     return [
         argparse.Action(
-            [f"{field.name} ({measure(field.name, field.default)})"],
-            field.name,
+            [f"{name} ({measure(name, default)})"],
+            name,
             nargs=0,
-            help=texts.get(field.name),
+            help=texts.get(name),
         )
-        for field in dataclasses.fields(Limits)
+        for name, default in defaults().items()
     ]
 
 
@@ -145,6 +144,9 @@ def measure(name: str, value: Any) -> str:
 
 def explained() -> dict[str, str]:
     """The sentences below the fields of Limits; none where its source is not installed."""
+    import ast  # it and inspect take long to load
+    import inspect
+
     try:
         tree = ast.parse(inspect.getsource(Limits))
     except OSError:

@@ -6,7 +6,6 @@ Exit status: 0, or 1 if no server answers, 2 if the command line is wrong.
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import os
 import shutil
@@ -87,6 +86,8 @@ def _configured(file: str | None) -> str:
 
 def ask(text: str, bind: Bind) -> str:
     """The status as JSON. NoStatus."""
+    import http.client  # takes long to load
+
     connection = http.client.HTTPConnection("localhost", timeout=SECONDS)
     try:
         connection.sock = _connect(bind)

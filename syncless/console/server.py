@@ -10,7 +10,6 @@ import os
 import stat
 import struct
 import sys
-import tempfile
 import traceback
 from types import CodeType
 from typing import Any
@@ -36,6 +35,8 @@ class ConsoleExists(RuntimeError):
 
 def _directory() -> str:
     """The folder of the sockets, which only its user can enter. RuntimeError if others can."""
+    import tempfile  # takes long to load
+
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     path = f"{runtime}/syncless" if runtime else f"{tempfile.gettempdir()}/syncless-{os.getuid()}"
     os.makedirs(path, mode=0o700, exist_ok=True)

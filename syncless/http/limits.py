@@ -181,6 +181,11 @@ class Limits:
             raise ValueError(f"limit head_bytes can be 60000 at most, not {self.head_bytes}")
 
 
+def defaults() -> dict[str, int | float]:
+    """Each limit and its default."""
+    return {name: getattr(Limits, name) for name in Limits.__annotations__}
+
+
 def limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
     """TypeError for the name of an override that is no limit, and so no argument either."""
     for name in overrides:

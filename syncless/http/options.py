@@ -7,14 +7,13 @@ Limits are described in limits.py. A program that serves by itself does not impo
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypedDict
 
 from syncless.http.errorlog import FORMATS, NAMED
 from syncless.http.errors import ON_HANGUP
-from syncless.http.limits import Limits
+from syncless.http.limits import Limits, defaults
 from syncless.http.requestslots import CHOICES, KEEP
 from syncless.http.trust import DEFAULT_FIELDS
 
@@ -57,7 +56,7 @@ class Option(NamedTuple):
 def limit(text: str) -> tuple[str, float]:
     """A --limit argument, NAME=VALUE."""
     name, equals, value = text.partition("=")
-    kinds = {field.name: field.default for field in dataclasses.fields(Limits)}
+    kinds = defaults()
     if not equals:
         raise ValueError(f"{text!r}: write NAME=VALUE, for example idle_seconds=75")
     if name not in kinds:

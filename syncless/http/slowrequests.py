@@ -38,7 +38,9 @@ def account(request: Any, seconds: float) -> dict[str, Any]:
         "waited": waited,
         "number": kept.number if kept else 0,
         "switches": request.switches,
-        "waits": [wait._replace(since=wait.since - began)._asdict() for wait in kept.kept()] if kept else [],
+        "waits": [wait._replace(since=max(0.0, wait.since - began))._asdict() for wait in kept.kept()]
+        if kept
+        else [],
     }
 
 

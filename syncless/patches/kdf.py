@@ -7,8 +7,6 @@ always take longer. All of them release the GIL but crypt.crypt, so the C librar
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 import functools
 import hashlib
 import os
@@ -102,6 +100,8 @@ def _cryptography(patcher: Patcher, module: Any) -> None:
 
 def _crypt(patcher: Patcher, module: Any) -> None:
     """crypt.crypt keeps the GIL, so a long computation is given to crypt_r of the C library."""
+    import ctypes.util  # takes long to load
+
     library = ctypes.util.find_library("crypt")
     crypt_r = getattr(ctypes.CDLL(library, use_errno=True), "crypt_r", None) if library else None
     if crypt_r is None:

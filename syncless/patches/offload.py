@@ -8,7 +8,6 @@ the module is imported. All of them share one pool.
 from __future__ import annotations
 
 import importlib.util
-import inspect
 from collections.abc import Iterable
 from functools import partial
 from types import ModuleType
@@ -52,6 +51,8 @@ def _offload(patcher: Patcher, module: ModuleType, path: list[str]) -> None:
         return  # it is told of by itself
     for name in path[:-1]:
         owner = getattr(owner, name, None)
+    import inspect  # takes long to load
+
     found = inspect.getattr_static(owner, path[-1], None)
     if found is None:
         raise AttributeError(
@@ -88,6 +89,8 @@ def _offload_method(patcher: Patcher, owner: type, name: str, value: Any) -> Non
 
 
 def _may_be_offloaded(value: Any) -> bool:
+    import inspect
+
     function = getattr(value, "__func__", value)
     return inspect.isroutine(function) and not (
         inspect.iscoroutinefunction(function)

@@ -16,7 +16,6 @@ async def blocks(ended):
         time.sleep(0.001)
         await asyncio.sleep(0)
 async def beside(use):
-    asyncio.get_running_loop().slow_callback_duration = 60
     ended = asyncio.Event()
     blocking = [asyncio.ensure_future(blocks(ended)) for _ in range(10)]
     await asyncio.gather(*[use(number) for number in range(10)])

@@ -2,7 +2,9 @@
 when it should."""
 
 import concurrent.futures
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -15,9 +17,10 @@ from tests.kernel import needs_stacks
 from tests.waiting import eventually
 
 SLEEPER = """
-import ctypes, threading, time
+import ctypes, os, signal, threading, time
 here = threading.local()
 begun = threading.Barrier(10)
+signal.signal(signal.SIGURG, lambda *_: None)   # ends a sleep in C
 
 def app(environ, start_response):
     here.path = environ["PATH_INFO"]
@@ -26,7 +29,8 @@ def app(environ, start_response):
     if environ["PATH_INFO"] == "/slow":
         time.sleep(0.5)
     if environ["PATH_INFO"] == "/c":
-        ctypes.CDLL(None).usleep(1_500_000)
+        os.symlink(str(os.getpid()), environ["QUERY_STRING"])
+        ctypes.CDLL(None).sleep(int(environ["QUERY_STRING"]))
     start_response("200 OK", [])
     return [here.path.encode()]
 """
@@ -122,7 +126,7 @@ def test_application_that_is_not_patched_and_blocks_is_told_once(folder, argumen
     assert said.count("the application has held all other requests for ") == 1
     assert (
         "serve(..., patch=True)" in said
-        and 'sleeper.py", line 11, in app' in said
+        and 'sleeper.py", line 12, in app' in said
         and "time.sleep(0.5)" in said
     )
 
@@ -131,15 +135,20 @@ def test_application_that_is_not_patched_and_blocks_is_told_once(folder, argumen
 @needs_stacks
 @pytest.mark.parametrize("arguments", [[], ["--workers", "1"]])
 def test_patched_application_that_blocks_in_c_is_told_once_with_the_cure(folder, arguments):
-    with Served(folder, command("sleeper:app", "--bind", "127.0.0.1:0", *arguments)) as server:
+    with (
+        Served(folder, command("sleeper:app", "--bind", "127.0.0.1:0", *arguments)) as server,
+        concurrent.futures.ThreadPoolExecutor(1) as pool,
+    ):
         server.get("/slow")
         assert server.errors.read_text() == ""
-        # the thread may itself stand still while it should look
-        assert eventually(lambda: (server.get("/c"), server.errors.read_text())[1])
-        server.get("/c")
+        asked = pool.submit(server.get, "/c?600")
+        assert eventually(lambda: "given once" in server.errors.read_text())
+        os.kill(int(os.readlink(folder / "600")), signal.SIGURG)
+        asked.result()
+        server.get("/c?2")
     said = server.errors.read_text()
     assert said.count("the application has held all other requests for ") == 1
-    assert 'sleeper.py", line 13, in app' in said and "sleep in libc" in said
+    assert 'sleeper.py", line 15, in app' in said and "sleep in libc" in said
     assert "cure: it waits: " in said and "patch=True" not in said
 
 

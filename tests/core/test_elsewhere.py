@@ -83,7 +83,6 @@ def compiled(arguments, folders):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
         env=os.environ | {"LD_PRELOAD": ""},
     )
     assert done.returncode == 0, "\n".join(line for line in done.stderr.splitlines() if "error" in line)

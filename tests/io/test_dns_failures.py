@@ -77,9 +77,10 @@ def test_search_list_ends_at_a_timeout(server, files):
 
 
 def test_attempts_take_as_long_as_in_the_c_library():
-    conf = transport.ResolvConf(nameservers=["a", "b", "c"], timeout=5.0, attempts=2)
+    conf = transport.ResolvConf()
+    conf.nameservers, conf.timeout, conf.attempts = ["a", "b", "c"], 5.0, 2
     assert list(transport._turns(conf)) == [("a", 5.0), ("b", 3.0), ("c", 6.0)] * 2
-    conf = transport.ResolvConf(nameservers=["a", "b", "c"], timeout=1.0, attempts=1)
+    conf.timeout, conf.attempts = 1.0, 1
     assert list(transport._turns(conf)) == [("a", 1.0), ("b", 1.0), ("c", 1.0)]
 
 

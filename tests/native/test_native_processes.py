@@ -154,7 +154,11 @@ def test_status_shows_native_handler_at_work(seen, library, tmp_path):
     running = seen("--native", "GET /users/{id}=slow:answer", "--native-threads", "1")
     with socket.create_connection(("127.0.0.1", running.port), timeout=60) as client:
         client.sendall(b"GET /users/1 HTTP/1.1\r\nHost: a\r\n\r\n")
-        told = status_when(running, in_flight)
+
+        def is_running(told):  # the figures are a little older than the requests
+            return in_flight(told) and told["workers"][0]["connections"]["running"]
+
+        told = status_when(running, is_running)
         (request,) = in_flight(told)
         connections = told["workers"][0]["connections"]
         shown = subprocess.run(

@@ -7,8 +7,7 @@ from tests.programs import check
 pytest.importorskip("anyio", reason="anyio is not installed")
 
 BEGIN = """
-import asyncio, contextvars, logging, threading, time
-logging.getLogger("asyncio").setLevel("ERROR")  # in debug mode it tells that a loaded machine is slow
+import asyncio, contextvars, threading, time
 import anyio, anyio.from_thread, anyio.to_thread
 run_sync = anyio.to_thread.run_sync
 """

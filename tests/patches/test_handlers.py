@@ -6,8 +6,7 @@ import pytest
 from tests.programs import check
 
 BEGIN = """
-import asyncio, logging, threading, time
-logging.getLogger("asyncio").setLevel("ERROR")  # in debug mode it tells that a loaded machine is slow
+import asyncio, threading, time
 MAIN = threading.main_thread().native_id
 here, all_here = 0, threading.Event()
 

@@ -48,7 +48,6 @@ async def one(number):
 async def main():
     global loop
     loop = asyncio.get_running_loop()
-    loop.slow_callback_duration = 600
     local.value = "main's"
     await asyncio.gather(*[one(number) for number in range(30)])
     assert local.value == "main's" and len(idents) == 30
@@ -80,7 +79,6 @@ async def waits_for_ever():
     await asyncio.get_running_loop().create_future()
 async def main():
     loop = asyncio.get_running_loop()
-    loop.slow_callback_duration = 60  # a loaded machine is no subject of its debug mode
     loop.set_exception_handler(lambda loop, context: told.append(context["message"]))
     for waits in (False, True):
         task = asyncio.create_task(ends(waits))

@@ -137,9 +137,7 @@ def test_synchronous_endpoints_keep_connections():
     check(
         SERVE
         + """
-    import logging
     from fastapi import FastAPI
-    logging.getLogger("asyncio").setLevel("ERROR")      # its debug mode tells of a slow machine
     fast = FastAPI()
     @fast.get("/")
     def endpoint():

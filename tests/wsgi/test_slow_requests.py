@@ -4,6 +4,7 @@ import io
 import json
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -139,6 +140,18 @@ def test_deadline_of_a_block_says_where_its_time_went(start):
         r"tests/wsgi/test_slow_requests.py:\d+ in wait\(\)",
         told[0],
     )
+
+
+def test_wait_begins_no_earlier_than_its_request(monkeypatch):
+    """However late the end of the request is looked at."""
+    late = SimpleNamespace(monotonic=lambda: time.monotonic() + 0.1, time=time.time)
+    monkeypatch.setattr("syncless.http.slowrequests.time", late)
+    server = Server(application, port=0)
+    server.keeps_slowest = True
+    with server:
+        with Client(server.address) as client:
+            client.get("/waits")
+        assert server.slow_requests.slowest()[0]["waits"][0]["since"] == 0
 
 
 def test_slowest_of_the_last_minutes_are_kept():

@@ -184,8 +184,10 @@ def forget_directories() -> None:
 def forget_file_systems() -> None:
     """All are on trial again."""
     global slow_count, latest
+    cdef FileSystem system
     for system in devices.values():
-        (<FileSystem> system).trials.clear()
+        system.trials.clear()
+        system.slow = 0                 # a database may keep it
     directories.clear()
     devices.clear()
     slow_count = 0

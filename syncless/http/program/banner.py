@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from collections.abc import Sequence
 
@@ -33,7 +32,7 @@ def announce(
     areas = patched_areas() if patch is None else str(patch)
     tell(f"  processes  {processes} of master {os.getpid()}" if workers else f"  process    {os.getpid()}")
     tell(f"  patched    {areas or 'nothing: a call that waits holds up all requests'}")
-    tell(f"  Python     {platform.python_version()}, loop: {loop_name()}")
+    tell(f"  Python     {sys.version.split()[0]}, loop: {loop_name()}")
     for url in status:
         tell(f"  status     {url}")
     tell("  Ctrl-C stops when the requests in flight have ended; once more stops at once.")

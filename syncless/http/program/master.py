@@ -25,6 +25,7 @@ from syncless.http.limits import Limits
 from syncless.http.notices import tell
 from syncless.http.program.banner import announce
 from syncless.http.program.blocking import Patch
+from syncless.http.program.hooks import Hooks
 from syncless.http.program.preparing import Preparation, nothing_yet
 from syncless.http.program.process import ServiceManager
 from syncless.http.program.reporting import OfMaster
@@ -84,7 +85,7 @@ class Master:
         self.application = application
         self.quiet = quiet
         self.patch = patch
-        self.preparation = preparation or Preparation()
+        self.preparation = preparation or Preparation(Hooks())
         self.options = options
         # made only to check the arguments, and for the sockets: it never starts
         pattern = server_type(

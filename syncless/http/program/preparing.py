@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from syncless.http.errorlog import warn
@@ -12,13 +11,14 @@ from syncless.http.program.loading import enter
 from syncless.http.program.privileges import Privileges
 from syncless.http.server import Server
 from syncless.http.serverlogs import Logs
+from syncless.tools.records import record
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Preparation:
     """``hooks``, ``privileges`` and ``chdir`` of `serve`."""
 
-    hooks: Hooks = field(default_factory=Hooks)
+    hooks: Hooks
     privileges: Privileges | None = None
     folder: str | None = None
 

@@ -12,14 +12,15 @@ import contextlib
 import grp
 import os
 import pwd
-from dataclasses import dataclass
+
+from syncless.tools.records import record
 
 
 class PrivilegesError(ValueError):
     """The user or group cannot be had; the text names the option."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Privileges:
     """The user and group that serve. None: those of the process."""
 

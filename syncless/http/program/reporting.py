@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from syncless._core.calls.sidethread import SideThread, wait_readable
 from syncless.http.errorlog import process_log
@@ -37,18 +36,26 @@ def add_metrics(server: Server, path: str | None, scoreboard: Scoreboard) -> Non
         server.pages[path] = server.page(Metrics(scoreboard))
 
 
-@dataclass
 class Reporting:
     """How a worker reports: its row of the scoreboard, and the line on which it is asked. Of its master's
     things it keeps nothing."""
 
-    scoreboard: Scoreboard
-    row: int
-    theirs: socket.socket
-    ours: socket.socket
-    status: StatusServer
-    metrics_path: str | None
-    reporter: Reporter | None = None
+    def __init__(
+        self,
+        scoreboard: Scoreboard,
+        row: int,
+        theirs: socket.socket,
+        ours: socket.socket,
+        status: StatusServer,
+        metrics_path: str | None,
+    ):
+        self.scoreboard = scoreboard
+        self.row = row
+        self.theirs = theirs
+        self.ours = ours
+        self.status = status
+        self.metrics_path = metrics_path
+        self.reporter: Reporter | None = None
 
     def leave_to_parent(self) -> None:
         self.status.leave_to_parent()

@@ -14,7 +14,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from socket import socket
 from typing import Any
 
@@ -35,6 +34,7 @@ from syncless.http.program.reporting import Reporting
 from syncless.http.program.slot import BEAT, CANNOT_START, LONGEST_REASON, READY, REPLACE_ME
 from syncless.http.server import Server
 from syncless.http.status.reporter import memory
+from syncless.tools.records import record
 
 ASIDE = 2.0
 """Seconds for which a worker that has had its number of requests leaves new connections to others. If no
@@ -44,7 +44,7 @@ ORPHAN_SECONDS = 2
 """For which the loop of a worker may stand still after its master has been killed."""
 
 
-@dataclass
+@record(frozen=True)
 class Work:
     """The orders of a master to one worker."""
 

@@ -18,7 +18,6 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector
 from typing import Any
@@ -27,6 +26,7 @@ from syncless.http.addresses import show
 from syncless.http.errors import EXPLANATIONS
 from syncless.http.sockets import Sockets
 from syncless.http.wire import asks_by_head, parse
+from syncless.tools.records import record
 
 CLIENTS = 64
 """Connections at a time; one more closes the oldest that does not follow events."""
@@ -43,19 +43,19 @@ HEADERS = (
 """The page has no outside resources, and no text of a client becomes a script."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Request:
     path: str
     headers: dict[str, str]
     """By name in lower case; of several with one name the last."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Answer:
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
     status: int = 200
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Events:
@@ -112,7 +112,7 @@ class Client:
         self._head_only = head["method"] == b"HEAD"
         if head["method"] not in (b"GET", b"HEAD"):
             text = b"Only GET and HEAD are supported here.\n"
-            self.answer(Answer(text, status=405, headers={"Allow": "GET, HEAD"}))
+            self.answer(Answer(text, status=405, headers=(("Allow", "GET, HEAD"),)))
             return
         if not self._endpoint.is_meant(headers.get("host", "")):
             self.answer(Answer(b"Use an IP address or localhost in the URL.\n", status=421))
@@ -130,7 +130,7 @@ class Client:
 
     def answer(self, answer: Answer) -> None:
         """The answer to its request; the connection is closed after it."""
-        fields = "".join(f"{name}: {value}\r\n" for name, value in answer.headers.items())
+        fields = "".join(f"{name}: {value}\r\n" for name, value in answer.headers)
         head = (
             f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n"
             f"Content-Type: {answer.content_type}\r\nContent-Length: {len(answer.body)}\r\n"

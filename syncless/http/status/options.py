@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import ipaddress
-from dataclasses import dataclass
 
 from syncless.http.addresses import Bind, parse_bind
 from syncless.http.sockets import SocketOptions, Sockets
+from syncless.tools.records import record
 
 METRICS_PATH = "/metrics"
 BACKLOG = 128
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class StatusOptions:
     """``status``, ``status_public`` and ``metrics`` of `serve`; the sockets are opened later. ``at_status``:
     the metrics are at METRICS_PATH of the status address; ``path``: they are at this path of the main

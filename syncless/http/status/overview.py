@@ -9,18 +9,18 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import syncless
 from syncless.http.counters import SECONDS as BOUNDS
 from syncless.http.status.scoreboard import PHASES, Scoreboard, figures_of
+from syncless.tools.records import record
 
 HISTORY = 120
 """Seconds of which the figures are kept, one sample each."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Process:
     """A process that serves, or is about to, as its master knows it."""
 

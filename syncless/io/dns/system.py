@@ -10,7 +10,6 @@ import re
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -125,19 +124,19 @@ def parse_nsswitch(text: str) -> list[Source]:
     return sources or [Source("files", {}), Source("dns", {})]
 
 
-@dataclass
 class ResolvConf:
     """resolv.conf(5)."""
 
-    nameservers: list[str] = field(default_factory=lambda: ["127.0.0.1"])
-    search: list[str] = field(default_factory=list)
-    """Domains without their last dot."""
-    ndots: int = 1
-    timeout: float = 5.0
-    """Seconds for the first attempt at a name server."""
-    attempts: int = 2
-    rotate: bool = False
-    edns: bool = False
+    def __init__(self) -> None:
+        self.nameservers = ["127.0.0.1"]
+        self.search: list[str] = []
+        """Domains without their last dot."""
+        self.ndots = 1
+        self.timeout = 5.0
+        """Seconds for the first attempt at a name server."""
+        self.attempts = 2
+        self.rotate = False
+        self.edns = False
 
 
 _blanks = re.compile(r"[ \t]+").split

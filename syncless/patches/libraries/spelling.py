@@ -6,7 +6,6 @@ be one by intention, if it is a known one: a program may have it on some machine
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -69,6 +68,8 @@ def _module_of(name: str) -> str | None:
             return row.name
     if _exists(name.partition(".")[0]):
         return None
+    import importlib.metadata  # takes long to load
+
     for module, distributions in importlib.metadata.packages_distributions().items():
         if wanted in (distribution.lower().replace("_", "-") for distribution in distributions):
             return module
@@ -115,6 +116,8 @@ def _is_file(name: str) -> bool:
                 return True
     except OSError:
         pass
+    import importlib.metadata
+
     installed = importlib.metadata.distributions()
     return any(pattern.fullmatch(file.name) for each in installed for file in each.files or ())
 
