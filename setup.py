@@ -90,8 +90,7 @@ NATIVE = {
     "syncless.http.peer": [],  # the client as a request sees it, and the body that it sends
     "syncless.http.response": [],  # head and body -> bytes
     "syncless.http.request": [],  # a request as everything but its application sees it
-    "syncless.http.exchange": [],  # a request and its response
-    "syncless.http.application": [],  # the seam between HTTP and applications
+    "syncless.http.exchange": [],  # a request and its response; the seam between HTTP and applications
     "syncless.http.connection": [],  # the life of a connection
     "syncless.http.acceptor": [],  # new connections
     "syncless.asgi.operations": [],  # receive() and send()

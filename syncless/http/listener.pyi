@@ -4,8 +4,8 @@ from typing import Any, Protocol
 
 from syncless._core.loop import Loop
 from syncless._core.scheduler import Runnable
-from syncless.http.application import Application
 from syncless.http.counters import Counters
+from syncless.http.exchange import Application
 from syncless.http.limits import Limits
 from syncless.http.loglines import AccessLog
 from syncless.http.slowrequests import SlowRequests

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint32_t
 
 from syncless._core.loop cimport Loop
-from syncless.http.application cimport Application
+from syncless.http.exchange cimport Application
 from syncless.http2.stream cimport Frames
 
 

@@ -30,9 +30,8 @@ from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.tasklet cimport renew_context
 from syncless._core.wait.waitqueue cimport wake_all
-from syncless.http.application cimport Application
 from syncless.http.connection cimport Connection
-from syncless.http.exchange cimport Exchange
+from syncless.http.exchange cimport Application, Exchange
 from syncless.http.listener cimport HEAD_DEADLINE, IDLE_DEADLINE, NO_DEADLINE, Listener
 from syncless.http.peer cimport Incoming
 from syncless.http.request cimport HeadRequest

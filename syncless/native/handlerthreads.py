@@ -18,9 +18,9 @@ from syncless._core.current import sleep, wait_readable
 from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.acceptor import Acceptor
-from syncless.http.application import Application
 from syncless.http.counters import Counters
 from syncless.http.errors import REASONS
+from syncless.http.exchange import Application
 from syncless.http.handlerthreads import AcceptControl
 from syncless.http.limits import Limits
 from syncless.http.listener import Listener, Quota

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from syncless.http.application import Application
+from syncless.http.exchange import Application
 from syncless.http.listener import Listener
 from syncless.native.threads import Threads
 

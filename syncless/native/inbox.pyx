@@ -20,9 +20,8 @@ from posix.unistd cimport close as os_close, read
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.scheduler cimport Scheduler
 from syncless.http.acceptor cimport evict_one, prepare
-from syncless.http.application cimport Application
 from syncless.http.connection cimport READING, Connection
-from syncless.http.exchange cimport Exchange
+from syncless.http.exchange cimport Application, Exchange
 from syncless.http.listener cimport HEAD_DEADLINE, Listener
 from syncless.http.peer cimport Incoming
 from syncless.http.stream cimport Stream
