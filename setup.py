@@ -84,7 +84,6 @@ NATIVE = {
     "syncless.http.wire": WIRE,  # the rules of HTTP/1.1, for Cython and Python
     "syncless.http.requestheads": [],  # request heads, read and remembered
     "syncless.http.loglines": [],  # a line for each response
-    "syncless.http.counters": [],  # answered requests, in shared memory
     "syncless.http.listener": [],  # shared by the connections of a listening socket
     "syncless.http.stream": [],  # receiving, sending, closing
     "syncless.http.peer": [],  # the client as a request sees it, and the body that it sends

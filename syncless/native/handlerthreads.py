@@ -18,12 +18,11 @@ from syncless._core.current import sleep, wait_readable
 from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.acceptor import Acceptor
-from syncless.http.counters import Counters
 from syncless.http.errors import REASONS
 from syncless.http.exchange import Application
 from syncless.http.handlerthreads import AcceptControl
 from syncless.http.limits import Limits
-from syncless.http.listener import Listener, Quota
+from syncless.http.listener import Counters, Listener, Quota
 from syncless.http.request import HeadRequest
 from syncless.http.trust import REQUEST_START, seconds_since
 from syncless.native.inbox import Inbox, Shared

@@ -1,7 +1,7 @@
 from typing import Any
 
-from syncless.http.counters import Counters
 from syncless.http.limits import Limits
+from syncless.http.listener import Counters
 from syncless.native.routing import Route
 
 class Threads:

@@ -4,7 +4,7 @@ The threads are C and never take the interpreter's lock; server.h is their manua
 gives them connections and tells them to stop. inbox.pyx reads the messages that they send to Python:
 connections, lines for the access log, notices. handlerthreads.py fits both into a Server.
 
-Their counts become cells of the server's counters (http/counters.pxd). Bytes that Python code gives to native
+Their counts become cells of the server's counters (http/listener.pxd). Bytes that Python code gives to native
 handlers are replaced while these read them: see publish.c.
 """
 
@@ -19,7 +19,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from syncless.http.counters cimport BOUNDS, LATENCY, LATENCY_NS, REFUSED, REQUESTS, Counters
+from syncless.http.listener cimport BOUNDS, LATENCY, LATENCY_NS, REFUSED, REQUESTS, Counters
 from syncless.http.wire cimport BUCKETS, CODES, head
 from syncless.native.handler cimport Handler
 

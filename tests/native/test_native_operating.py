@@ -12,8 +12,8 @@ import time
 import pytest
 
 import syncless
-from syncless.http.counters import CELLS, Counters, totals
 from syncless.http.limits import Limits
+from syncless.http.listener import CELLS, Counters, totals
 from syncless.native import handlerthreads
 from syncless.native.inbox import Inbox
 from syncless.native.routing import parse_routes

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import syncless
-from syncless.http.counters import SECONDS as BOUNDS
+from syncless.http.listener import SECONDS as BOUNDS
 from syncless.http.status.scoreboard import PHASES, Scoreboard, figures_of
 
 HISTORY = 120
