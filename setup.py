@@ -119,8 +119,7 @@ NATIVE = {
                 "publish",
             )
         ),
-    ],  # threads that answer without the interpreter's lock
-    "syncless.native.inbox": [],  # messages of the threads to Python
+    ],  # threads that answer without the interpreter's lock, and their messages to Python
     "syncless.wsgi.application": [],  # a request for each head
     "syncless.http2.stream": [],  # a request that a connection of HTTP/2 carries
     "syncless.http2.session": [],  # such a connection
@@ -134,7 +133,6 @@ OPTIONAL = {
     "syncless._core.poll.epoll": "EPOLL",
     "syncless._core.poll.kqueue": "KQUEUE",
     "syncless.native.threads": "EPOLL",
-    "syncless.native.inbox": "EPOLL",
     "syncless._core.nativestack": "ELF",
     "syncless.patches.libraries.parking": "ELF",
     "syncless.http2.stream": "HTTP2",
