@@ -51,7 +51,7 @@ NATIVE = {
     "syncless._core.tasklet": [],  # the life of a tasklet
     "syncless._core.recorder": [],  # what a tasklet has waited for
     "syncless._core.timeout": [],  # Timeout, deadline
-    "syncless._core.wait.sync": [],  # Event, Lock, Semaphore
+    "syncless._core.wait.sync": [],  # Event, Lock, Semaphore; circles of tasklets that wait for one another
     "syncless._core.wait.queues": [],  # Queue and its kin
     "syncless._core.wait.select": [],  # the first of several
     "syncless._core.calls.sockets": [],  # recv, send, accept, connect: try first, then park
@@ -72,7 +72,6 @@ NATIVE = {
             *("polling", "pauses", "names", "loading", "elfreader"),
         )
     ],  # functions in the place of libc's waiting calls in C libraries, and where they are put
-    "syncless._core.wait.deadlocks": [],  # circles of tasklets that wait for one another
     "syncless.stackless._thread": [],  # a Stackless program's run queue
     "syncless.stackless._state": [],  # the state of a tasklet, its flags and its context
     "syncless.stackless._tasklet": [],
@@ -194,7 +193,7 @@ RARELY_RUN = {
     f"syncless.{name}"
     for name in (
         *("_core.bytecodes", "_core.nativestack", "_core.cpython.layouts", "_core.cpython.replacing"),
-        *("_core.poll.poller", "_core.poll.kqueue", "_core.wait.deadlocks", "_core.wait.select"),
+        *("_core.poll.poller", "_core.poll.kqueue", "_core.wait.select"),
         *("_core.calls.files", "_core.calls.filesystems", "_core.calls.descriptors"),
         *("_core.calls.messages", "patches.types.fileobjects", "patches.types.tlscalls"),
         "patches.libraries.parking",
