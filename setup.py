@@ -77,7 +77,7 @@ NATIVE = {
     "syncless.stackless._tasklet": [],
     "syncless.stackless._channel": [],
     "syncless.asyncio.dispatcher": [],  # callbacks are called, each where it may park
-    "syncless.asyncio.callbacks": [],  # call_soon() and its kin
+    "syncless.asyncio.callbacks": [],  # call_soon() and its kin, and the first step of a coroutine
     "syncless.asyncio.halves": [],  # a socket is read and written for a protocol
     "syncless.asyncio.transports": [],  # TCP and UNIX streams
     "syncless.http.wire": WIRE,  # the rules of HTTP/1.1, for Cython and Python
@@ -92,7 +92,6 @@ NATIVE = {
     "syncless.http.connection": [],  # the life of a connection
     "syncless.http.acceptor": [],  # new connections
     "syncless.asgi.operations": [],  # receive() and send()
-    "syncless.asgi.firststep": [],  # of a request's coroutine
     "syncless.asgi.exchange": [],  # calls the application
     "syncless.asgi.application": [],  # a request for each head
     "syncless.native.handler": [],  # a native function, wherever it comes from
