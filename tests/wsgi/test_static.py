@@ -15,8 +15,7 @@ import syncless
 from syncless._core.calls import filesystems
 from syncless._core.calls.files import walk_parts
 from syncless.http.static.answers import MOST_RANGES
-from syncless.http.static.files import LONGEST, StaticFiles
-from syncless.http.static.mediatypes import media_type
+from syncless.http.static.files import LONGEST, StaticFiles, media_type
 from syncless.wsgi import Server
 from syncless.wsgi.application import EnvironRequest
 from tests.kernel import needs_openat2
