@@ -484,6 +484,8 @@ cdef class HTTP2Session(Frames):
 
 cdef class HTTP2(Application):
     """HTTP2(streams, cleartext): makes the session of a connection that begins with the preface."""
+    cdef bint cleartext             # a connection without TLS may begin with the preface
+    cdef int streams                # that a connection has at most
 
     def __init__(self, int streams, bint cleartext):
         Application.__init__(self, 0)
