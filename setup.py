@@ -57,7 +57,8 @@ NATIVE = {
     "syncless._core.calls.sockets": [],  # recv, send, accept, connect: try first, then park
     "syncless._core.calls.messages": [],  # those with addresses: connect, recvfrom, sendmsg
     "syncless.patches.types.tlscalls": [],  # the same for TLS
-    "syncless._core.calls.descriptors": [],  # read and write of files, pipes and other descriptors; io.FileIO
+    "syncless._core.calls.fileio": [],  # the methods of io.FileIO
+    "syncless._core.calls.descriptors": [],  # read and write of files, pipes and other descriptors
     "syncless._core.calls.filesystems": [],  # which file systems answer at once
     "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
     "syncless.patches.types.fileobjects": [],  # io.FileIO and the buffered files
@@ -193,7 +194,7 @@ RARELY_RUN = {
     for name in (
         *("_core.bytecodes", "_core.nativestack", "_core.cpython.layouts", "_core.cpython.replacing"),
         *("_core.poll.poller", "_core.poll.kqueue", "_core.wait.select"),
-        *("_core.calls.files", "_core.calls.filesystems", "_core.calls.descriptors"),
+        *("_core.calls.files", "_core.calls.filesystems", "_core.calls.fileio", "_core.calls.descriptors"),
         *("_core.calls.messages", "patches.types.fileobjects", "patches.types.tlscalls"),
         "patches.libraries.parking",
     )
