@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
 from syncless.http import requestslots
-from syncless.http.acceptor import close_connections, tell_streams
+from syncless.http.acceptor import close_connections, close_rest, tell_streams
 from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.certificates import Files, TLSSettings, make_certificates
 from syncless.http.errors import ON_HANGUP
@@ -403,6 +403,8 @@ class Server:
         try:
             self._wait_closed(seconds, False)
             self._wait_closed(2.0, True)
+            for listener in self._stopping:
+                close_rest(listener)
             self.end_application(0.0 if self._hurried else seconds)
             requestslots.end()
         finally:

@@ -62,7 +62,7 @@ class Side:
 
     def begin(self) -> None:
         """In its thread."""
-        self.thread, self.native_id = _thread.get_ident(), _thread.get_native_id()
+        self.thread, self.native_id = current_loop().thread_id, _thread.get_native_id()
 
     def place(self) -> str:
         """The line of Python that it is in."""
@@ -392,7 +392,7 @@ class StandBy:
 
     def _at_home(self, function: Callable[[], object]) -> None:
         home = self._sides[0]
-        if _thread.get_ident() == home.thread:
+        if current_loop() is home.loop:
             function()
         else:
             home.call(function)

@@ -84,7 +84,7 @@ cdef int on_begin_headers(nghttp2_session* library, const nghttp2_frame* frame, 
     stream.open = True
     append(&session.all_streams, &stream.place, <PyObject*> stream)
     session.open_streams += 1
-    session.in_head = True
+    session.in_head = stream.id
     nghttp2_session_set_stream_user_data(library, stream.id, <void*> stream)
     Py_INCREF(stream)                               # given back when it is closed
     return 0
@@ -141,7 +141,7 @@ cdef int on_frame_recv(nghttp2_session* library, const nghttp2_frame* frame, voi
     if stream is None:
         return 0
     if begins:
-        session.in_head = False
+        session.in_head = 0
         stream.has_body = not ends
         Py_INCREF(stream)                           # given back by act()
         if session.last_new == NULL:
@@ -210,6 +210,8 @@ cdef int on_stream_close(nghttp2_session* library, int32_t id, uint32_t error, v
         stream.open = False
         stream.bytes.gone = stream.bytes.ended = stream.bytes.peer_shutdown = True
         session.open_streams -= 1
+        if session.in_head == id:
+            session.in_head = 0
         stream.after_closed = session.first_closed
         session.first_closed = <PyObject*> stream
     return 0
@@ -426,7 +428,8 @@ cdef class HTTP2Session(Frames):
         if self.first_closed != NULL:
             self.act(loop)
         self.keep_time()
-        if not nghttp2_session_want_read(self.library) and not nghttp2_session_want_write(self.library):
+        if (self.interrupted and self.running == 0) or not (
+                nghttp2_session_want_read(self.library) or nghttp2_session_want_write(self.library)):
             self.over = True
             self.wake(loop)
         return 0

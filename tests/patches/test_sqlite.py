@@ -292,6 +292,67 @@ def test_long_statement_can_be_ended():
     )
 
 
+def test_exception_thrown_inside_a_function_comes_out_of_the_call():
+    """What SQLite calls cannot raise it: SQLite makes an error of its own of it, or ignores it."""
+    check(
+        COUNT
+        + """
+    event = syncless.Event()
+    def wait(*args): event.wait(); return 0
+    class Sums:
+        def __init__(self): self.steps = 0
+        def step(self, n):
+            self.steps += 1
+            if self.steps == 2: wait()
+        def finalize(self): return self.steps
+        value, inverse = finalize, step
+    rows = "(SELECT 1 AS n UNION ALL SELECT 2)"
+    cases = [
+        (lambda c: c.create_function("f", 0, wait, deterministic=True), "SELECT f()"),
+        (lambda c: c.create_function("f", -1, wait), f"SELECT n, n = 2 AND f(n) FROM {rows}"),
+        (lambda c: c.create_aggregate("f", 1, Sums), f"SELECT f(n) FROM {rows}"),
+        (lambda c: c.create_collation("f", wait), f"SELECT n FROM {rows} ORDER BY 'a' || n COLLATE f"),
+        (lambda c: c.set_authorizer(wait), "SELECT 1"),
+        (lambda c: c.set_trace_callback(wait), "SELECT 1"),
+        (lambda c: c.set_progress_handler(wait, 1), "SELECT 1 UNION SELECT 2"),
+    ]
+    if sys.version_info >= (3, 11) and sqlite3.sqlite_version_info >= (3, 25):
+        over = f"SELECT f(n) OVER (ORDER BY n ROWS 1 PRECEDING) FROM {rows}"
+        cases.append((lambda c: c.create_window_function("f", 1, Sums), over))
+    class Gone(Exception): pass
+    def use(connection, sql):
+        seen.append("begins")
+        try: seen.append(connection.execute(sql).fetchall())
+        except BaseException as error: seen.append(error)
+    for register, sql in cases:
+        for thrown in syncless.TaskletExit(), Gone(), KeyError("slow"):
+            connection, seen = sqlite3.connect(":memory:"), []
+            register(connection)
+            tasklet = syncless.spawn(use, connection, sql)
+            syncless.sleep(0)
+            tasklet.kill(thrown)
+            assert seen == ["begins", thrown], (sql, seen)
+            connection.set_authorizer(None); connection.set_trace_callback(None)
+            connection.set_progress_handler(None, 1)
+            assert connection.execute("SELECT 5").fetchall() == [(5,)]
+            connection.close()
+    connection = sqlite3.connect(":memory:")
+    connection.create_function("f", 0, wait)
+    try:
+        with syncless.deadline(0.001): connection.execute("SELECT f()")
+    except TimeoutError: pass
+    else: raise AssertionError
+    def fails():            # of the function's own, caught and raised: SQLite's error, as without the patch
+        with syncless.deadline(0.001): event.wait()
+    connection.create_function("f", 0, fails)
+    try: connection.execute("SELECT f()")
+    except sqlite3.OperationalError as error: assert "user-defined function" in str(error)
+    else: raise AssertionError
+    connection.close()
+    """
+    )
+
+
 @pytest.mark.parametrize("n", [500, 2000, 6000])
 def test_progress_handler_of_the_application_is_kept(n):
     check(

@@ -266,6 +266,23 @@ def test_idle_connection_is_told_and_closed(connect):
         pass
 
 
+def test_malformed_head_sets_no_time_for_the_other_streams(connect):
+    """A stream that is reset in the middle of its head: the head is over."""
+    gate = syncless.Event()
+
+    def app(environ, start_response):
+        gate.wait()
+        return hello(environ, start_response)
+
+    _, client = connect(app, head_seconds=1)
+    client = client()
+    good, bad = client.ask(), client.ask("/", "GET", ("x-a", "a\0"))
+    assert client.answer(bad)[2] is None
+    syncless.sleep(5)
+    gate.set()
+    assert client.answer(good)[2] == b"hello"
+
+
 def test_requests_beyond_the_limit_wait_and_are_refused(connect):
     gate = syncless.Event()
 
