@@ -3,8 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from syncless.asgi.exchange cimport ASGIExchange
-from syncless.http.application cimport Application
-from syncless.http.exchange cimport Exchange
+from syncless.http.exchange cimport Application, Exchange
 from syncless.http.peer cimport Incoming
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.wire cimport head

@@ -19,8 +19,7 @@ from libc.string cimport memcmp
 
 from syncless._core.cpython.compat cimport dict_version
 from syncless.asgi.exchange cimport ASGIExchange, ScopeRequest, WebSocketExchange
-from syncless.http.application cimport Application
-from syncless.http.exchange cimport Exchange, Upgrade
+from syncless.http.exchange cimport Application, Exchange, Upgrade
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Incoming
 from syncless.http.requestheads cimport Memory, RequestHeads, made_of, memory_of

@@ -19,13 +19,12 @@ from syncless._core.wait.sync import Event
 from syncless.http import requestslots
 from syncless.http.acceptor import close_connections, close_rest, tell_streams
 from syncless.http.addresses import Bind, parse_bind, show
-from syncless.http.application import Application
 from syncless.http.certificates import Files, TLSSettings, make_certificates
-from syncless.http.counters import Counters
 from syncless.http.errors import ON_HANGUP
+from syncless.http.exchange import Application
 from syncless.http.handlerthreads import HandlerThreads, NoHandlerThreads, ServedSocket
 from syncless.http.limits import Limits, limits_of
-from syncless.http.listener import Listener, Quota
+from syncless.http.listener import Counters, Listener, Quota
 from syncless.http.serverlogs import Logs
 from syncless.http.sockets import Opened, SocketOptions, Sockets, backlog_of, owner_ids
 from syncless.http.trust import DEFAULT_FIELDS, Forward, Forwarding, Trust

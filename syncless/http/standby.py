@@ -26,10 +26,9 @@ from syncless._core.threadloop import current_loop
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Event
 from syncless.http.acceptor import Acceptor, Watch, close_connections, join, offer, take, tell_streams
-from syncless.http.application import Application
-from syncless.http.counters import Counters
+from syncless.http.exchange import Application
 from syncless.http.handlerthreads import AcceptControl
-from syncless.http.listener import Listener, Quota
+from syncless.http.listener import Counters, Listener, Quota
 from syncless.tools.blockers import Stall, stall_of
 
 MOST = 15

@@ -30,9 +30,8 @@ from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.tasklet cimport renew_context
 from syncless._core.wait.waitqueue cimport wake_all
-from syncless.http.application cimport Application
 from syncless.http.connection cimport Connection
-from syncless.http.exchange cimport Exchange
+from syncless.http.exchange cimport Application, Exchange
 from syncless.http.listener cimport HEAD_DEADLINE, IDLE_DEADLINE, NO_DEADLINE, Listener
 from syncless.http.peer cimport Incoming
 from syncless.http.request cimport HeadRequest
@@ -488,6 +487,8 @@ cdef class HTTP2Session(Frames):
 
 cdef class HTTP2(Application):
     """HTTP2(streams, cleartext): makes the session of a connection that begins with the preface."""
+    cdef bint cleartext             # a connection without TLS may begin with the preface
+    cdef int streams                # that a connection has at most
 
     def __init__(self, int streams, bint cleartext):
         Application.__init__(self, 0)

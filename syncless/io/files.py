@@ -10,7 +10,7 @@ import io
 import os
 from typing import IO, Any
 
-from syncless._core.calls import descriptors, filesystems
+from syncless._core.calls import descriptors, fileio, filesystems
 from syncless._core.calls.files import FileFunction, OpenFunction, SlowFunction
 
 set_mode = filesystems.set_mode
@@ -26,10 +26,10 @@ _close = FileFunction(os.close)
 class RawFile(io.FileIO):
     """The raw file below each file that open() makes."""
 
-    readinto = descriptors.file_readinto  # type: ignore[assignment]
-    readall = descriptors.file_readall  # type: ignore[assignment]
-    read = descriptors.file_read  # type: ignore[assignment]
-    write = descriptors.file_write  # type: ignore[assignment]
+    readinto = fileio.file_readinto  # type: ignore[assignment]
+    readall = fileio.file_readall  # type: ignore[assignment]
+    read = fileio.file_read  # type: ignore[assignment]
+    write = fileio.file_write  # type: ignore[assignment]
 
 
 def open(

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from syncless._core.calls import descriptors
+from syncless._core.calls import descriptors, fileio
 from syncless._core.calls.files import (
     ChangeDirectory,
     ClosingFunction,
@@ -52,10 +52,10 @@ TWO_PATHS = ("rename", "replace", "link", "symlink")
 SOMETIMES = ("fstat", "fstatvfs", "ftruncate", "fchmod", "fchown", "close", "lseek")
 BY_NATURE = ("fsync", "fdatasync", "sync", "posix_fallocate", "copy_file_range")
 FILE = {
-    "readinto": descriptors.file_readinto,
-    "read": descriptors.file_read,
-    "readall": descriptors.file_readall,
-    "write": descriptors.file_write,
+    "readinto": fileio.file_readinto,
+    "read": fileio.file_read,
+    "readall": fileio.file_readall,
+    "write": fileio.file_write,
 }
 FILE_SOMETIMES = ("close", "seek", "truncate")
 ENTRY = ("stat", "is_dir", "is_file", "is_symlink")

@@ -3,8 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from syncless.http.application cimport Application
-from syncless.http.exchange cimport Exchange
+from syncless.http.exchange cimport Application, Exchange
 from syncless.http.peer cimport Body, Incoming
 from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads

@@ -1,8 +1,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from syncless.http.application import Application
-from syncless.http.exchange import Exchange, Upgrade
+from syncless.http.exchange import Application, Exchange, Upgrade
 from syncless.http.listener import Listener
 from syncless.http.request import Request
 from syncless.http.requestheads import RequestHeads

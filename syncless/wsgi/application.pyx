@@ -32,8 +32,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from syncless._core.cpython.compat cimport dict_version
-from syncless.http.application cimport Application
-from syncless.http.exchange cimport Exchange, Upgrade
+from syncless.http.exchange cimport Application, Exchange, Upgrade
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport DIRECT, Body, Incoming
 from syncless.http.request cimport (

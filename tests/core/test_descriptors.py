@@ -13,7 +13,7 @@ import threading
 import pytest
 
 import syncless
-from syncless._core.calls import descriptors
+from syncless._core.calls import descriptors, fileio
 
 pytestmark = pytest.mark.virtual_time
 
@@ -97,9 +97,8 @@ def test_nonblocking_descriptor_raises_blocking_io_error(pipe):
     with pytest.raises(BlockingIOError):
         descriptors.write(right, b"x")
     with io.FileIO(os.dup(left)) as file:
-        assert len(descriptors.file_read(file, 1 << 20)) == sent and descriptors.file_read(file, 1) is None
-        assert descriptors.file_readinto(file, bytearray(5)) is None
-        assert descriptors.file_readall(file) is None
+        assert len(fileio.file_read(file, 1 << 20)) == sent and fileio.file_read(file, 1) is None
+        assert fileio.file_readinto(file, bytearray(5)) is None and fileio.file_readall(file) is None
 
 
 def test_regular_files_are_read_and_written_at_once(tmp_path):
@@ -110,7 +109,7 @@ def test_regular_files_are_read_and_written_at_once(tmp_path):
         assert len(descriptors.read(fd, 1 << 20)) == 100_000 and descriptors.read(fd, 10) == b""
         assert descriptors.write(fd, b"end") == 3 and file.tell() == 100_003
         os.lseek(fd, -3, os.SEEK_END)
-        assert descriptors.file_readall(file) == b"end"
+        assert fileio.file_readall(file) == b"end"
         os.lseek(fd, -3, os.SEEK_END)
         assert descriptors.readv(fd, [bytearray(1), bytearray(9)]) == 3
         assert descriptors.writev(fd, [b"a", b"b"]) == 2
@@ -136,9 +135,9 @@ def test_wrong_arguments(call, error):
 def test_closed_and_foreign_files(tmp_path):
     file = open(tmp_path / "file", "wb", buffering=0)  # noqa: SIM115
     with pytest.raises(io.UnsupportedOperation):
-        descriptors.file_read(file, 1)
+        fileio.file_read(file, 1)
     file.close()
-    for method in (descriptors.file_read, descriptors.file_readall):
+    for method in (fileio.file_read, fileio.file_readall):
         with pytest.raises(ValueError, match="closed"):
             method(file)
 

@@ -33,7 +33,7 @@ LIES = {
             def fileno(self):
                 return super().fileno() + 1
         _io.FileIO = Lie
-        import syncless._core.calls.descriptors
+        import syncless._core.calls.fileio
     """,
     "locks": LOCK.format(name="allocate_lock"),
     "locks (reentrant)": LOCK.format(name="RLock"),

@@ -8,7 +8,7 @@ from dataclasses import fields
 import pytest
 
 import syncless.http
-from syncless.http.application import Application
+from syncless.http.exchange import Application
 from syncless.http.limits import Limits, limit_values
 from syncless.http.listener import Listener
 

@@ -1,0 +1,135 @@
+"""Methods of io.FileIO, on which the buffered and text files stand: descriptors.pyx for objects.
+
+Each parks where it would wait. In a thread without a loop the original is called. They are not in
+descriptors.pyx because a Python whose io.FileIO is unknown is to lose files, and not sockets, which need that
+module, too (tests/patches/test_unknown_pythons.py).
+"""
+
+import _io
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int64_t
+from posix.types cimport off_t
+
+from syncless._core.calls.descriptors cimport HERE, PIECE, read_into, reading, writing
+from syncless._core.calls.filesystems cimport Kind, look
+from syncless._core.cpython.layouts cimport SynclessFileIO, require
+from syncless._core.current cimport may_park, take_turns_on
+from syncless._core.poll.poller cimport READ, WRITE
+
+cdef extern from "<unistd.h>" nogil:
+    off_t lseek(int fd, off_t offset, int whence)
+    int SEEK_CUR
+
+cdef extern from "Python.h":
+    int _PyBytes_Resize(PyObject** data, Py_ssize_t size) except -1
+
+require("io.FileIO objects")
+
+cdef object file_type = _io.FileIO
+cdef object original_readinto = _io.FileIO.readinto
+cdef object original_readall = _io.FileIO.readall
+cdef object original_read = _io.FileIO.read
+cdef object original_write = _io.FileIO.write
+
+
+cdef SynclessFileIO* opened(object self, int bit) except? NULL:
+    """The file's fields, or NULL if its own method is to be called: it is closed, no FileIO, or nothing can
+    be parked. Others may have their turn first."""
+    cdef SynclessFileIO* file
+    if not may_park() or not isinstance(self, file_type):
+        return NULL
+    file = <SynclessFileIO*> <PyObject*> self
+    if file.fd >= 0:
+        take_turns_on(file.fd, bit)
+    return file if file.fd >= 0 else NULL
+
+
+def file_readinto(self, buffer, /):
+    """io.FileIO.readinto, cooperative."""
+    cdef Py_buffer view
+    cdef SynclessFileIO* file = opened(self, READ)
+    if file == NULL or not file.readable:
+        return original_readinto(self, buffer)
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    try:
+        return read_into(file.fd, buffer, <char*> view.buf, view.len, HERE)
+    except BlockingIOError:
+        return None
+    finally:
+        PyBuffer_Release(&view)
+
+
+def file_read(self, size=-1, /):
+    """io.FileIO.read, cooperative."""
+    cdef SynclessFileIO* file = opened(self, READ)
+    if file == NULL or not file.readable:
+        return original_read(self, size)
+    if size is None or size < 0:
+        return file_readall(self)
+    try:
+        return reading(file.fd, size, HERE)
+    except BlockingIOError:
+        return None
+
+
+def file_readall(self):
+    """io.FileIO.readall, cooperative."""
+    cdef SynclessFileIO* file = opened(self, READ)
+    cdef Kind kind
+    if file == NULL or not file.readable:
+        return original_readall(self)
+    if look(file.fd, &kind) == 0 and kind.file:
+        return rest_of_file(file.fd, kind.size)
+    pieces = []
+    while True:
+        try:
+            piece = reading(file.fd, 65536, HERE)
+        except BlockingIOError:
+            return b"".join(pieces) if pieces else None
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+
+
+cdef object rest_of_file(int fd, int64_t size):
+    """In one piece of memory, made as large as the file seems to be: some say 0, and some grow."""
+    cdef off_t here = lseek(fd, 0, SEEK_CUR)
+    cdef Py_ssize_t room = max(0, size - here) + 1 if 0 <= here else 1, done = 0, n
+    cdef PyObject* whole
+    if room < PIECE:
+        room = PIECE
+    data = PyBytes_FromStringAndSize(NULL, room)
+    while True:
+        n = read_into(fd, data, PyBytes_AS_STRING(data) + done, room - done, HERE)
+        done += n
+        if done < room:
+            break
+        room += max(room >> 1, <Py_ssize_t> 65536)
+        whole = <PyObject*> data
+        Py_INCREF(data)
+        data = None                 # the only reference left is the one that is resized
+        _PyBytes_Resize(&whole, room)
+        data = <object> whole
+        Py_DECREF(data)
+    whole = <PyObject*> data
+    Py_INCREF(data)
+    data = None
+    _PyBytes_Resize(&whole, done)
+    data = <object> whole
+    Py_DECREF(data)
+    return data
+
+
+def file_write(self, data, /):
+    """io.FileIO.write, cooperative."""
+    cdef SynclessFileIO* file = opened(self, WRITE)
+    if file == NULL or not file.writable:
+        return original_write(self, data)
+    try:
+        return writing(file.fd, data, HERE)
+    except BlockingIOError:
+        return None
