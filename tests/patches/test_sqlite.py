@@ -217,14 +217,16 @@ def test_long_statement_lets_others_run(tmp_path, mode):
     for place in ":memory:", sys.argv[1] + "/db":
         connection = sqlite3.connect(place)
         files.set_mode(sys.argv[2])
-        order = []
-        connection.create_function("enough", 0, lambda: order.count("turn") >= 3)
+        order, others = [], []
+        def enough():
+            if not others: others.extend([syncless.spawn(take_turns), syncless.spawn(use)])
+            return order.count("turn") >= 3
+        connection.create_function("enough", 0, enough)
         def take_turns():
             for _ in range(3):
                 syncless.sleep(0); order.append("turn")
         def use():
             assert connection.execute("SELECT 5").fetchone() == (5,); order.append("second")
-        others = [syncless.spawn(take_turns), syncless.spawn(use)]
         assert threads_of(connection, counting % "NOT enough()") == 0
         order.append("first")
         for each in others: each.join()
@@ -290,6 +292,62 @@ def test_long_statement_can_be_ended():
     assert threads_of(connection, "SELECT 5") == 0
     connection.close()
     """
+    )
+
+
+def test_long_statement_in_a_thread_can_be_ended(tmp_path):
+    check(
+        COUNT
+        + """
+    from syncless.io import files
+    connection = sqlite3.connect(sys.argv[1] + "/db", isolation_level=None)
+    connection.execute("CREATE TABLE t (n)")
+    cursor = connection.cursor()
+    write = f"INSERT INTO t {endless}"
+    def fetch(): cursor.execute(f"SELECT 1 UNION ALL SELECT * FROM ({endless})").fetchall()
+    calls = [lambda: connection.execute(write), lambda: cursor.execute(write), fetch]
+    calls += [lambda: connection.executescript(write), lambda: connection.execute(endless).fetchall()]
+    for call in calls:
+        for mode in "adaptive", "pool":
+            files.set_mode(mode)
+            try:
+                with syncless.Timeout(0.005): call()
+            except syncless.Timeout: pass
+            else: raise AssertionError
+            assert cursor.execute("SELECT 5").fetchall() == [(5,)]
+            connection.execute("INSERT INTO t VALUES (5)")
+            killed = syncless.spawn(call)
+            syncless.sleep(0.001)
+            killed.kill()
+    assert connection.execute("SELECT DISTINCT n FROM t").fetchall() == [(5,)]
+    connection.close()
+    """,
+        tmp_path,
+        timeout=30,
+    )
+
+
+def test_killed_tasklet_executes_nothing_when_its_connection_is_free_again(tmp_path):
+    check(
+        COUNT
+        + """
+    connection, event = sqlite3.connect(sys.argv[1] + "/db", isolation_level=None), syncless.Event()
+    connection.execute("CREATE TABLE t (n)")
+    connection.create_function("waits", 0, lambda: event.wait() and 5)
+    reader = syncless.spawn(connection.execute, "SELECT waits()")
+    syncless.sleep(0)
+    writer = syncless.spawn(connection.execute, "INSERT INTO t VALUES (1)")
+    from syncless.patches.sqlite import uses
+    from tests.waiting import eventually
+    assert eventually(lambda: uses.use_of(connection).waiting)
+    writer.kill()
+    event.set()
+    reader.join()
+    connection.execute("INSERT INTO t VALUES (2)")
+    assert connection.execute("SELECT n FROM t").fetchall() == [(2,)]
+    connection.close()
+    """,
+        tmp_path,
     )
 
 

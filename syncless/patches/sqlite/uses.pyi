@@ -6,18 +6,27 @@ FIRST_PAUSE: float
 LAST_PAUSE: float
 KINDS: int
 
+class Job:
+    over: bool
+
 class Use:
     alone: bool
     holds: bool
     timeout: float | None
     holds_up: bool
+    waiting: int
     def __init__(self) -> None: ...
     def opened(self, connection: Any, path: str | None) -> None: ...
     def progress(self) -> Any: ...
     def stays_here(self, sql: str) -> bool: ...
     def is_inside(self) -> bool: ...
     def call(
-        self, connection: Any, holds_up: bool, function: Callable[..., Any], args: tuple[Any, ...]
+        self,
+        connection: Any,
+        holds_up: bool,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        job: Job | None = None,
     ) -> Any: ...
 
 class Callback:

@@ -77,6 +77,11 @@ cdef uint64_t user() noexcept:
     return PyThread_get_thread_ident() if loop is None or loop.current is None else loop.current.serial
 
 
+cdef class Job:
+    """A call of a connection in a thread."""
+    cdef public bint over           # nobody waits for it any more
+
+
 cdef class Use:
     """Of a connection."""
     cdef public bint alone          # its database is in memory, where no other connection can reach it
@@ -86,9 +91,10 @@ cdef class Use:
     cdef bint turns                 # its progress handler is ours
     cdef FileSystem system          # on which it may be read directly
     cdef Semaphore free             # has units when those who wait are to look whether nobody uses it
-    cdef int waiting
+    cdef readonly int waiting
     cdef uint64_t user
     cdef int depth                  # how often that user has entered
+    cdef Job job                    # of the thread that uses it; None otherwise
     cdef object thrown              # at the tasklet while it was inside SQLite; None otherwise
     cdef object handler     # the application's own
     cdef int calls, left    # how many of ours make one of it
@@ -106,6 +112,8 @@ cdef class Use:
 
     def progress(self):
         """SQLite's progress handler. An exception that is thrown here must not get lost in it."""
+        if self.job is not None and self.job.over:
+            return 1
         if self.depth:
             try:
                 take_turns()
@@ -177,15 +185,21 @@ cdef class Use:
             self.holds_up = holds_up
         return 0
 
-    cpdef object call(self, object connection, bint holds_up, object function, tuple args):
+    cpdef object call(self, object connection, bint holds_up, object function, tuple args, Job job=None):
         """function(*args), while nobody else uses the connection. `holds_up`: whether SQLite itself waits for
         a lock; no matter without a connection."""
         self.enter()
         try:
+            if job is not None:
+                if job.over:
+                    return None
+                self.job = job
             if connection is not None and self.holds_up != holds_up:
                 self.set_holds_up(connection, holds_up)
             return function(*args)
         finally:
+            if job is not None:
+                self.job = None
             self.leave_or_raise()
 
     cdef object execute(self, object connection, object function, object this, object sql,
@@ -283,6 +297,8 @@ def executes(original, in_thread, bint of_connections, dict ahead):
                     if ahead:
                         ahead.pop(id(self), None)
                     found = use.execute(connection, original, self, sql, parameters)
+                    if ahead:       # by the thread of a tasklet that was interrupted
+                        ahead.pop(id(self), None)
                     if kind & READS and not use.alone and not use.holds and connection.in_transaction:
                         use.holds = True
                     return found
