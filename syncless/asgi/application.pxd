@@ -49,7 +49,6 @@ cdef class ASGIApplication(Application):
     cdef ScopeMaker scopes
     cdef object limits
     cdef object websockets          # whether the library for them is installed; None: not known yet
-    cdef ASGIExchange spare              # the last request that has ended, to be used again
 
     cdef KeptScope kept(self, dict scope, int fd, int64_t serial)
     cdef Exchange websocket(self, dict scope, const Incoming* incoming)

@@ -107,12 +107,27 @@ cdef class Session(Exchange):
     cdef int lost(self, Loop loop) except -1
 
 
+cdef enum:
+    SPARES = 32         # as many requests that wait, or come together on connections of HTTP/2, are likely
+
 cdef class Application:
     cdef readonly RequestHeads heads    # of the connections that it answers
     cdef readonly bint stays            # its requests must run in the thread in which it was made
+    cdef list spares                    # exchanges that have ended, to be used again for any head
 
     cdef Exchange exchange(self, const Incoming* incoming)
     cdef int take_back(self, Exchange exchange, int fd) except -1
+
+    cdef inline Exchange take_spare(self):
+        """One of them, or None."""
+        return <Exchange> self.spares.pop() if self.spares else None
+
+    cdef inline int keep_spare(self, Exchange exchange) except -1:
+        exchange.forget()
+        if len(self.spares) < SPARES:
+            self.spares.append(exchange)
+        return 0
+
     cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1
 
 

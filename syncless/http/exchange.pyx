@@ -546,6 +546,7 @@ cdef class Application:
 
     def __init__(self, int most=0):
         self.heads = RequestHeads(most)
+        self.spares = []
 
     cdef Exchange exchange(self, const Incoming* incoming):
         raise NotImplementedError
@@ -558,6 +559,7 @@ cdef class Application:
 
     def close(self) -> None:
         """Lets go of the objects kept for later requests."""
+        self.spares.clear()
 
 
 cdef class MountedApplications(Application):

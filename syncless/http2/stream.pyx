@@ -359,6 +359,7 @@ cdef class RequestStream(Carried):
             if listener.counters is not None:
                 exchange.count()
         listener.admission.end()
+        exchange = None                                     # finish() can use it again
         return self.finish()
 
     cdef int finish(self) except -1:

@@ -66,7 +66,6 @@ cdef class WSGIApplication(Application):
     cdef object websocket           # None, or makes what an application finds as environ["wsgi.websocket"]
     cdef dict pages                 # None, or other applications by their PATH_INFO
     cdef bint portless              # the socket has no port
-    cdef WSGIExchange spare         # the last one that has ended, to be used again
 
     cdef WSGIExchange fill(self, WSGIExchange exchange, const Incoming* incoming)
 

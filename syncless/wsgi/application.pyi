@@ -54,7 +54,6 @@ class WSGIApplication(Application):
         websocket: Callable[[Upgrade, dict[str, Any]], object] | None = None,
         pages: dict[str, Callable[..., Any]] | None = None,
     ) -> None: ...
-    def close(self) -> None: ...
 
 class EnvironMaker:
     template: dict[str, Any]

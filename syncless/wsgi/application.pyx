@@ -598,8 +598,7 @@ cdef class WSGIApplication(Application):
         cdef int64_t serial = self.heads.scanned
         cdef dict environ = self.environs.make(incoming)
         if exchange is None:
-            exchange = self.spare
-            self.spare = None
+            exchange = <WSGIExchange> self.take_spare()
         if exchange is None:
             exchange = WSGIExchange(<Listener> incoming.listener, self.call)
         if incoming.stream.layer != NULL:
@@ -624,12 +623,7 @@ cdef class WSGIApplication(Application):
             if memory != NULL and exchange.head_serial == memory.serial and exchange.reusable():
                 self.heads.spares[memory.index] = exchange
                 return 0
-        self.spare = exchange
-        return exchange.forget()
-
-    def close(self) -> None:
-        """Drops the objects kept for later requests."""
-        self.spare = None
+        return self.keep_spare(exchange)
 
 
 cdef enum:

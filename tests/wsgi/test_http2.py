@@ -1,6 +1,7 @@
 """HTTP/2: a connection carries requests, each of which is as one of HTTP/1.1 to its application."""
 
 import contextlib
+import gc
 import importlib.util
 import os
 import shutil
@@ -84,6 +85,20 @@ def test_blocking_requests_of_one_connection_wait_at_once(connect):
     client = client()
     streams = [client.ask(f"/{i}") for i in range(50)]
     assert [client.answer(stream)[2] for stream in streams] == [b"hello"] * 50
+
+
+@pytest.mark.parametrize(("at_once", "kept"), [(10, 10), (50, 32)])
+def test_objects_of_requests_that_came_together_are_used_again(connect, at_once, kept):
+    def exchanges():
+        return sum(type(found).__name__ == "WSGIExchange" for found in gc.get_objects())
+
+    before = exchanges()
+    _, client = connect(hello)
+    client = client()
+    for _ in range(2):
+        for stream in [client.ask() for _ in range(at_once)]:
+            assert client.answer(stream)[2] == b"hello"
+        assert exchanges() - before == kept
 
 
 @pytest.mark.parametrize(
