@@ -56,11 +56,13 @@ def test_metrics_beside_an_asgi_application(program):
 
 
 HOOKS = """
+import os
+
 def before(variables):
-    print("before", variables["PATH_INFO"], flush=True)
+    os.write(1, f"before {variables['PATH_INFO']}\n".encode())
 
 def after(variables, status):
-    print("after", variables["asgi.scope"]["type"], status, flush=True)
+    os.write(1, f"after {variables['asgi.scope']['type']} {status}\n".encode())
 """
 
 
