@@ -55,14 +55,14 @@ def test_metrics_beside_an_asgi_application(program):
     assert "syncless_" in running.get("/metrics")[2]
 
 
-HOOKS = """
+HOOKS = r"""
 import os
 
 def before(variables):
-    os.write(1, f"before {variables['PATH_INFO']}\n".encode())
+    os.write(1, b"before %s\n" % variables["PATH_INFO"].encode())
 
 def after(variables, status):
-    os.write(1, f"after {variables['asgi.scope']['type']} {status}\n".encode())
+    os.write(1, b"after %s %d\n" % (variables["asgi.scope"]["type"].encode(), status))
 """
 
 
