@@ -51,7 +51,7 @@ NATIVE = {
     "syncless._core.tasklet": [],  # the life of a tasklet
     "syncless._core.recorder": [],  # what a tasklet has waited for
     "syncless._core.timeout": [],  # Timeout, deadline
-    "syncless._core.wait.sync": [],  # Event, Lock, Semaphore
+    "syncless._core.wait.sync": [],  # Event, Lock, Semaphore; circles of tasklets that wait for one another
     "syncless._core.wait.queues": [],  # Queue and its kin
     "syncless._core.wait.select": [],  # the first of several
     "syncless._core.calls.sockets": [],  # recv, send, accept, connect: try first, then park
@@ -73,31 +73,26 @@ NATIVE = {
             *("polling", "pauses", "names", "loading", "elfreader"),
         )
     ],  # functions in the place of libc's waiting calls in C libraries, and where they are put
-    "syncless._core.wait.deadlocks": [],  # circles of tasklets that wait for one another
     "syncless.stackless._thread": [],  # a Stackless program's run queue
     "syncless.stackless._state": [],  # the state of a tasklet, its flags and its context
     "syncless.stackless._tasklet": [],
     "syncless.stackless._channel": [],
     "syncless.asyncio.dispatcher": [],  # callbacks are called, each where it may park
-    "syncless.asyncio.callbacks": [],  # call_soon() and its kin
+    "syncless.asyncio.callbacks": [],  # call_soon() and its kin, and the first step of a coroutine
     "syncless.asyncio.halves": [],  # a socket is read and written for a protocol
     "syncless.asyncio.transports": [],  # TCP and UNIX streams
     "syncless.http.wire": WIRE,  # the rules of HTTP/1.1, for Cython and Python
     "syncless.http.requestheads": [],  # request heads, read and remembered
-    "syncless.http.body": [],  # a request body: its framing and its limits
     "syncless.http.loglines": [],  # a line for each response
-    "syncless.http.counters": [],  # answered requests, in shared memory
     "syncless.http.listener": [],  # shared by the connections of a listening socket
     "syncless.http.stream": [],  # receiving, sending, closing
-    "syncless.http.peer": [],  # the client as a request sees it
+    "syncless.http.peer": [],  # the client as a request sees it, and the body that it sends
     "syncless.http.response": [],  # head and body -> bytes
     "syncless.http.request": [],  # a request as everything but its application sees it
-    "syncless.http.exchange": [],  # a request and its response
-    "syncless.http.application": [],  # the seam between HTTP and applications
+    "syncless.http.exchange": [],  # a request and its response; the seam between HTTP and applications
     "syncless.http.connection": [],  # the life of a connection
     "syncless.http.acceptor": [],  # new connections
     "syncless.asgi.operations": [],  # receive() and send()
-    "syncless.asgi.firststep": [],  # of a request's coroutine
     "syncless.asgi.exchange": [],  # calls the application
     "syncless.asgi.application": [],  # a request for each head
     "syncless.native.handler": [],  # a native function, wherever it comes from
@@ -123,8 +118,7 @@ NATIVE = {
                 "publish",
             )
         ),
-    ],  # threads that answer without the interpreter's lock
-    "syncless.native.inbox": [],  # messages of the threads to Python
+    ],  # threads that answer without the interpreter's lock, and their messages to Python
     "syncless.wsgi.application": [],  # a request for each head
     "syncless.http2.stream": [],  # a request that a connection of HTTP/2 carries
     "syncless.http2.session": [],  # such a connection
@@ -138,7 +132,6 @@ OPTIONAL = {
     "syncless._core.poll.epoll": "EPOLL",
     "syncless._core.poll.kqueue": "KQUEUE",
     "syncless.native.threads": "EPOLL",
-    "syncless.native.inbox": "EPOLL",
     "syncless._core.nativestack": "ELF",
     "syncless.patches.libraries.parking": "ELF",
     "syncless.http2.stream": "HTTP2",
@@ -200,7 +193,7 @@ RARELY_RUN = {
     f"syncless.{name}"
     for name in (
         *("_core.bytecodes", "_core.nativestack", "_core.cpython.layouts", "_core.cpython.replacing"),
-        *("_core.poll.poller", "_core.poll.kqueue", "_core.wait.deadlocks", "_core.wait.select"),
+        *("_core.poll.poller", "_core.poll.kqueue", "_core.wait.select"),
         *("_core.calls.files", "_core.calls.filesystems", "_core.calls.fileio", "_core.calls.descriptors"),
         *("_core.calls.messages", "patches.types.fileobjects", "patches.types.tlscalls"),
         "patches.libraries.parking",

@@ -60,11 +60,11 @@ for _ in range(COUNT):
 """Programs that do one operation of the engine COUNT times."""
 
 
-def exchange(client: socket.socket, pieces: int) -> None:
-    """That many requests in one piece, and their answers."""
-    client.sendall(REQUEST * pieces)
+def exchange(client: socket.socket, requests: bytes, answers: int) -> None:
+    """Requests in one piece, and their answers."""
+    client.sendall(requests)
     received = b""
-    while received.count(b"Hello, World!") < pieces:
+    while received.count(b"Hello, World!") < answers:
         more = client.recv(65536)
         if not more:
             raise SystemExit(f"the server closed the connection before it had answered: {received!r}")
@@ -77,7 +77,7 @@ def kept(connections: int, pipelined: int = 1) -> Callable[[int, int], None]:
     def load(port: int, requests: int) -> None:
         clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(connections)]
         for number in range(requests // pipelined):
-            exchange(clients[number % connections], pipelined)
+            exchange(clients[number % connections], REQUEST * pipelined, pipelined)
         for client in clients:
             client.close()
 
@@ -89,7 +89,28 @@ def fresh(port: int, requests: int) -> None:
     """A new connection for each request."""
     for _ in range(requests):
         with socket.create_connection(("127.0.0.1", port)) as client:
-            exchange(client, 1)
+            exchange(client, REQUEST, 1)
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def streams(at_once: int) -> Callable[[int, int], None]:
+    """Requests on one connection of HTTP/2, so many in one piece."""
+    wide = frame(8, 0, 0, (1 << 30).to_bytes(4, "big"))
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0) + frame(4, 1, 0) + wide
+    first = b"\x82\x86\x84\x41\x09127.0.0.1\x7a\x06h2load"  # GET, http, /, :authority, user-agent
+    later = b"\x82\x86\x84\xbf\xbe"  # the same, from the table
+
+    def load(port: int, requests: int) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            exchange(client, preface + frame(1, 5, 1, first), 1)
+            for number in range(3, 2 * requests, 2 * at_once):
+                heads = [frame(1, 5, number + 2 * i, later) for i in range(at_once)]
+                exchange(client, b"".join(heads), at_once)
+
+    return load
 
 
 LOADS: dict[str, Callable[[int, int], None]] = {
@@ -100,6 +121,8 @@ LOADS: dict[str, Callable[[int, int], None]] = {
     "keepalive-1000": kept(1000),
     "pipelined": kept(1, 16),
     "connections": fresh,
+    "http2": streams(1),
+    "http2-10": streams(10),
 }
 
 
@@ -184,10 +207,13 @@ def count(name: str, requests: int, tree: pathlib.Path) -> float:
 
     def command(port: int) -> list[str]:
         asgi = kind == "asgi"
+        application = "http2" if name.startswith("http2") else "hello"
         script = str(HERE / "servers" / ("run_asgi.py" if asgi else "run_syncless.py"))
         if kind == "standby":
             return [script, str(port), "hello", "0", "", "1"]
-        return [script, "syncless", str(port), "hello"] if asgi else [script, str(port), kind or "hello"]
+        if asgi:
+            return [script, "syncless", str(port), application]
+        return [script, str(port), kind or application]
 
     return per_request(LOADS[name], requests, command, tree)
 

@@ -15,7 +15,7 @@ from syncless._core.loop import Loop
 from syncless._core.recorder import recorded
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import all_loops, current_loop
-from syncless._core.wait.deadlocks import Waits, may_be_circles
+from syncless._core.wait.sync import Waits, may_be_circles
 from syncless._core.waits import Wait
 from syncless.tools import tracing
 from syncless.tools.blockers import Stall, Watch

@@ -180,25 +180,33 @@ class Reader:
         statements = "".join(line[4:] + "\n" for line in typed.splitlines() if line.startswith(">>> "))
         expected = [line for line in typed.splitlines() if not line.startswith(">>> ")]
         pattern = ".*".join(re.escape(part) for part in " ".join(expected).split("...") if part.strip())
-        shown = ""
+        shown, beside = "", None
+        console = subprocess.Popen(
+            [sys.executable, "-m", "syncless", "console", str(server.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
         def seen():
-            nonlocal shown
-            beside = self.start(self.background, {}, subprocess.DEVNULL) if self.background else None
-            done = subprocess.run(
-                [sys.executable, "-m", "syncless", "console", str(server.pid)],
-                input=statements,
-                capture_output=True,
-                text=True,
-                timeout=60,
-            )
-            shown = done.stdout + done.stderr
-            if beside:
-                beside.wait(60)
-            return done.returncode == 0 and re.search(pattern.strip().replace(r"\ ", " *"), shown, re.DOTALL)
+            nonlocal shown, beside
+            if self.background and (beside is None or beside.poll() is not None):
+                beside = self.start(self.background, {}, subprocess.DEVNULL)
+            print(statements, "print('shown')", sep="", file=console.stdin, flush=True)
+            shown = ""
+            while not shown.endswith("shown\n"):
+                line = console.stdout.readline()
+                assert line, shown
+                shown += line
+            return re.search(pattern.strip().replace(r"\ ", " *"), shown, re.DOTALL)
 
         assert eventually(seen), shown
         assert "Traceback" not in shown
+        console.communicate()
+        assert console.returncode == 0
+        if beside:
+            beside.wait(60)
 
     def configure(self, text):
         """A block of our configuration: each option exists and has a value of its kind."""

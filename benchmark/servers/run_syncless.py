@@ -14,7 +14,7 @@ workers = int((sys.argv[3:] or ["0"])[0])
 log = (sys.argv[4:] or [True if name == "logged" else None])[0] or None
 standby = int((sys.argv[5:] or ["0"])[0])
 if name == "counted":
-    from syncless.http.counters import CELLS, Counters
+    from syncless.http.listener import CELLS, Counters
 
     server = Server(named(name), port=port)
     server.counters = Counters(bytearray(CELLS * 8))

@@ -174,6 +174,13 @@ cpdef object next_thrown():
     return None if me is None or me.pending is None or me.shielded else next_pending(me)
 
 
+def was_thrown(exception) -> bool:
+    """Whether the current tasklet has raised this exception because it was thrown at it; false if it has
+    raised another one of that kind since."""
+    cdef BaseTasklet me = peek_loop().current if may_park() else None
+    return me is not None and me.raised == <void*> exception
+
+
 def sleep(seconds=0) -> None:
     """Parks the tasklet for that many seconds (int or float). With 0 it only lets other ready tasklets
     run."""

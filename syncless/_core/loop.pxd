@@ -75,6 +75,7 @@ cdef class Loop(Scheduler):
     cdef readonly object thread_id
     cdef object __weakref__
     cdef bint forked
+    cdef int64_t slack              # ns, see timer_slack
     cdef int heard                  # the descriptor by which signals wake it
     cdef public Py_ssize_t jobs     # calls in real threads that tasklets of this loop wait for
     cdef public object when_idle    # called with the loop before it waits with nothing ready, or None

@@ -367,6 +367,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     EVENTS = 256                # taken from one poll
+    TIMER_SLACK = 100_000       # ns
 
 
 cdef class Watcher(Runnable):
@@ -389,6 +390,7 @@ cdef class Loop(Scheduler):
         self.events = <PollEvent*> PyMem_Malloc(EVENTS * sizeof(PollEvent))
         self.thread_id = threading.get_ident()
         self.heard = -1
+        self.slack = TIMER_SLACK
         if self.events == NULL:
             raise MemoryError
 
@@ -477,7 +479,7 @@ cdef class Loop(Scheduler):
             self.when_idle(self)
         if self.timers.count and self.ready.count == 0:
             self.clock.now = monotonic_ns()
-            timeout = max(0, next_deadline(self.timers) - self.clock.now)
+            timeout = max(0, next_deadline(self.timers, self.slack) - self.clock.now)
         timeout = trim(self, timeout)   # 0 if something is ready
         self.polling = timeout != 0
         try:
@@ -562,6 +564,18 @@ cdef class Loop(Scheduler):
         return (
             self.jobs or timers and self.timers.count or self.parked_count > self.mutual_count + others
             or self.fds.is_watching())
+
+    @property
+    def timer_slack(self) -> float:
+        """Seconds, 0.0001 at first: a wait may end so much later than it was asked to, if others end
+        meanwhile. The loop then wakes up once for all of them."""
+        return self.slack / 1e9
+
+    @timer_slack.setter
+    def timer_slack(self, seconds: float) -> None:
+        if not 0 <= seconds <= 1:
+            raise ValueError(f"timer_slack={seconds!r}: give seconds from 0 to 1")
+        self.slack = <int64_t> (seconds * 1e9)
 
     def hopeless(self) -> bool:
         """Whether all that wait wait for one another. Another thread, or a signal's handler, may know

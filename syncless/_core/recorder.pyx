@@ -22,8 +22,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport PARKED, READY, BaseTasklet, Observer, Recorder
 from syncless._core.threadloop cimport get_loop
 
-from syncless._core.installed import is_installed
-from syncless._core.waits import Wait, where_time_went
+from syncless._core.waits import Wait, is_installed, where_time_went
 
 cdef extern from *:
     """

@@ -144,6 +144,7 @@ cdef class BaseTasklet(Runnable):
     cdef object value               # handed over by wake()
     # what it raises at its next waits: None, an exception or Thrown, or a list of several in order
     cdef object pending
+    cdef void* raised               # the last of that which it raised: only to compare with
     cdef int shielded               # a Shield: whether it raises something of that now
     # a call of a C library was broken off because of it, see patches/libraries/parking.pyx
     cdef bint broken_off
@@ -210,10 +211,11 @@ cdef inline object next_pending(BaseTasklet tasklet):
     else:
         tasklet.pending = None
     tasklet.broken_off = False
-    if type(first) is not Thrown:
-        return first
-    thrown = <Thrown> first
-    exception, thrown.exception = thrown.exception, None  # or it and a Timeout would refer to each other
+    exception = first
+    if type(first) is Thrown:
+        thrown = <Thrown> first
+        exception, thrown.exception = thrown.exception, None  # or it and a Timeout would refer to each other
+    tasklet.raised = <void*> exception
     return exception
 
 

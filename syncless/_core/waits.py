@@ -1,10 +1,14 @@
-"""A wait of a tasklet that is over, in words. recorder.pyx keeps them."""
+"""A wait of a tasklet that is over, in words, and which source files are not the program's own.
+recorder.pyx keeps such waits.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from typing import NamedTuple
+
+import greenlet
 
 SERVICES = {
     53: "DNS",
@@ -21,6 +25,10 @@ SERVICES = {
     27017: "MongoDB",
 }
 """What usually listens on a port."""
+OWN = tuple(f"{os.path.dirname(path)}/" for path in (os.path.dirname(__file__), greenlet.__file__))
+"""The folders of syncless and greenlet."""
+INSTALLED = (os.path.dirname(os.__file__) + "/", "<frozen ", *OWN)
+"""Beginnings of the names of files that are not the program's."""
 
 
 class Wait(NamedTuple):
@@ -79,3 +87,9 @@ def where_time_went(waits: Iterable[Wait]) -> str:
     """The end of a sentence about a deadline: the longest row; "" if there were no waits."""
     rows = longest(waits)
     return f": {in_words(*rows[0])}" if rows else ""
+
+
+def is_installed(file: str) -> bool:
+    """Whether it is Python's, ours, or an installed package's."""
+    folders = file.split("/")
+    return file.startswith(INSTALLED) or "site-packages" in folders or "dist-packages" in folders

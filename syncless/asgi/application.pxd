@@ -3,8 +3,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from syncless.asgi.exchange cimport ASGIExchange
-from syncless.http.application cimport Application
-from syncless.http.exchange cimport Exchange
+from syncless.http.exchange cimport Application, Exchange
 from syncless.http.peer cimport Incoming
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.wire cimport head
@@ -50,7 +49,6 @@ cdef class ASGIApplication(Application):
     cdef ScopeMaker scopes
     cdef object limits
     cdef object websockets          # whether the library for them is installed; None: not known yet
-    cdef ASGIExchange spare              # the last request that has ended, to be used again
 
     cdef KeptScope kept(self, dict scope, int fd, int64_t serial)
     cdef Exchange websocket(self, dict scope, const Incoming* incoming)

@@ -1,6 +1,6 @@
 from typing import Any
 
-from syncless.http.application import Application
+from syncless.http.exchange import Application
 from syncless.http.requestheads import RequestHeads
 from syncless.http.trust import Forward
 
@@ -27,4 +27,3 @@ class ASGIApplication(Application):
         state: dict[str, Any] | None = None,
         forward: Forward | None = None,
     ) -> None: ...
-    def close(self) -> None: ...

@@ -19,8 +19,7 @@ from libc.string cimport memcmp
 
 from syncless._core.cpython.compat cimport dict_version
 from syncless.asgi.exchange cimport ASGIExchange, ScopeRequest, WebSocketExchange
-from syncless.http.application cimport Application
-from syncless.http.exchange cimport Exchange, Upgrade
+from syncless.http.exchange cimport Application, Exchange, Upgrade
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Incoming
 from syncless.http.requestheads cimport Memory, RequestHeads, made_of, memory_of
@@ -208,8 +207,7 @@ cdef class ASGIApplication(Application):
         if (incoming.found.websocket and incoming.found.minor
                 and is_get_request(incoming.data, incoming.found)):
             return self.websocket(scope, incoming)
-        exchange = self.spare
-        self.spare = None
+        exchange = <ASGIExchange> self.take_spare()
         if exchange is None:
             exchange = ASGIExchange(<Listener> incoming.listener, self.call, self.tasks, self.loop)
         exchange.fill(scope)
@@ -241,18 +239,14 @@ cdef class ASGIApplication(Application):
         exchange.offer(self.limits, self.websockets)
         return exchange
 
-    cdef int take_back(self, Exchange exchange, int fd) except -1:
-        cdef KeptScope kept
+    cdef int take_back(self, Exchange ended, int fd) except -1:
+        cdef ASGIExchange exchange = <ASGIExchange> ended
+        cdef KeptScope kept = exchange.kept
         cdef Memory* memory
-        self.spare = <ASGIExchange> exchange
-        kept, self.spare.kept = self.spare.kept, None
-        self.spare.forget()
+        exchange.kept = None
+        self.keep_spare(exchange)
         if kept is not None and fd >= 0 and kept.is_untouched():
             memory = memory_of(self.heads, fd)
             if memory != NULL and memory.serial == kept.serial:
                 self.heads.spares[memory.index] = kept
         return 0
-
-    def close(self) -> None:
-        """Lets go of the objects kept for later requests."""
-        self.spare = None

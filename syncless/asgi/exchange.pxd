@@ -1,8 +1,8 @@
 """The exchanges in which an ASGI application answers. See exchange.pyx."""
 
 from syncless._core.loop cimport Loop
-from syncless.asgi.firststep cimport FirstStep
 from syncless.asgi.operations cimport BodyMessages, Conversation
+from syncless.asyncio.callbacks cimport FirstStep
 from syncless.asyncio.dispatcher cimport Dispatcher
 from syncless.http.request cimport Request
 

@@ -1,7 +1,7 @@
 """ASGIExchange: the exchange in which an ASGI application answers.
 
 Calls the application with its scope as a task of the thread's asyncio loop, and makes the task's first step
-at once (firststep.pyx). An application that answers in it costs no turn of the loop. Else the request waits,
+at once (FirstStep). An application that answers in it costs no turn of the loop. Else the request waits,
 and the loop makes the further steps, until the response is complete. The request does not wait for the rest
 of the task (tasks.py). receive() and send() wait by futures, so their cancellation is asyncio's; a wait for
 the client is that of a tasklet (call_in_tasklet).
@@ -24,9 +24,8 @@ from syncless._core.clock cimport NEVER
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport PARKED, RUNNING, BaseTasklet
 from syncless._core.threadloop cimport get_loop
-from syncless.asgi.firststep cimport FirstStep
 from syncless.asgi.operations cimport BodyMessages, Conversation, Receive, Send
-from syncless.asyncio.callbacks cimport Callbacks
+from syncless.asyncio.callbacks cimport Callbacks, FirstStep
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.request cimport (

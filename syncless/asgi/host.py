@@ -14,7 +14,7 @@ from syncless.asgi.middleware import HooksMiddleware, StaticFilesMiddleware
 from syncless.asgi.tasks import RootTask, Tasks
 from syncless.asyncio.backgroundloop import await_, background_loop
 from syncless.asyncio.eventloop import running_loop
-from syncless.http.application import Application
+from syncless.http.exchange import Application
 from syncless.http.program.hooks import Hook
 from syncless.http.program.loading import ApplicationFailed
 from syncless.http.server import Server

@@ -1,8 +1,7 @@
 """receive() and send(). See operations.pyx."""
 
-from syncless.http.body cimport Body
 from syncless.http.exchange cimport Exchange
-from syncless.http.peer cimport Peer
+from syncless.http.peer cimport Body, Peer
 from syncless.http.stream cimport Buffers
 
 

@@ -14,16 +14,18 @@ import selectors
 import signal
 import socket
 import sys
-from asyncio import coroutines, sslproto
+from asyncio import Task, coroutines, selector_events, sslproto
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import syncless.asyncio.uncancel  # noqa: F401  # for the tasks of these loops
+from syncless._core.cpython.layouts import UnknownLayout
+from syncless._core.cpython.layouts import checked as checked_layout
+from syncless._core.cpython.replacing import set_in_type
 from syncless._core.loop import Loop
 from syncless._core.threadloop import current_loop
 from syncless.asyncio.callbacks import Callbacks
-from syncless.asyncio.datagrams import DatagramTransport
+from syncless.asyncio.reports import logger
 from syncless.asyncio.tasklets import call_in_tasklet
 from syncless.asyncio.transports import SocketTransport
 from syncless.io import dns
@@ -284,3 +286,60 @@ def running_loop() -> EventLoop | None:
 def new_event_loop() -> EventLoop:
     """A new EventLoop: asyncio.run(main(), loop_factory=new_event_loop), from Python 3.12 on."""
     return EventLoop()
+
+
+_SelectorDatagramTransport: Any = selector_events._SelectorDatagramTransport  # type: ignore[attr-defined]
+
+
+class _NoName(str):
+    """The name of a connected peer that has none, such as the other end of a socketpair. The base takes an
+    empty one for a peer that is missing, and then sends to the address None."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class DatagramTransport(_SelectorDatagramTransport):  # type: ignore[misc]
+    """Made by create_datagram_endpoint()."""
+
+    def __init__(self, loop: Any, sock: Any, *args: Any, **settings: Any) -> None:
+        super().__init__(loop, sock, *args, **settings)
+        if self._extra["peername"] == "":
+            self._extra["peername"] = _NoName()
+
+    def sendto(self, data: Any, addr: Any = None) -> None:
+        """Sends the datagram to the address, or to the peer of a connected endpoint. Never waits."""
+        if self._sock is None:  # connection_lost() was called; the base looks for that in connected ones only
+            logger.warning("socket.send() raised exception.")
+        else:
+            super().sendto(data, addr)
+
+
+def _mend_uncancel() -> None:
+    """Task.uncancel() of Python 3.13, for Python 3.11 and 3.12.
+
+    Fact: cancel() marks a task, whose next await raises CancelledError. asyncio.timeout() and TaskGroup
+    call it for their block, and uncancel() when the block ends. Danger: here they may call it while the
+    block waits in a call that blocks. If that call is the last thing in the block, the mark outlives the
+    block, and an await after it raises. In any other loop the task cannot be running then. Decision: as
+    since Python 3.13, uncancel() takes the mark away with the last request. Price: one Python call for each
+    timeout that was over. Guarded by tests/asyncio/test_cancellation.py.
+    """
+    try:
+        drop_cancellation = checked_layout("tasks of asyncio")
+    except UnknownLayout:
+        return  # such tasks keep their own
+    original: Any = Task.uncancel  # type: ignore[attr-defined, unused-ignore]
+
+    def uncancel(self: Any) -> int:
+        """Task.uncancel"""
+        left: int = original(self)
+        if left == 0 and isinstance(self.get_loop(), Callbacks):
+            drop_cancellation(self)
+        return left
+
+    set_in_type(Task, "uncancel", uncancel)
+
+
+if (3, 11) <= sys.version_info < (3, 13):
+    _mend_uncancel()

@@ -41,6 +41,13 @@ class StandardTransport(transports._FlowControlMixin, transports.Transport):
 @final
 cdef class SocketTransport(Endpoint):
     """Made by create_connection(), create_server() and their kin."""
+    cdef object sock                # None once it is closed
+    cdef object server              # the asyncio Server that accepted it, or None
+    cdef object context             # for the protocol's methods, given since Python 3.15; or None: a copy
+    cdef dict extra
+    cdef Reader reading
+    cdef Writer writing
+    cdef object __weakref__
 
     _start_tls_compatible = True
     _sendfile_compatible = constants._SendfileMode.TRY_NATIVE

@@ -90,6 +90,12 @@ cdef bint close_oldest(Listener listener, int kind) except -1:
     return False
 
 
+cdef list connections_of(Listener listener):
+    return [
+        watcher for watcher in listener.loop.fds.watchers()
+        if isinstance(watcher, Connection) and (<Connection> watcher).listener is listener]
+
+
 def close_connections(Listener listener not None, bint all_of_them) -> int:
     """The server stops. A connection between requests closes, unless its next request has come or its first
     may be on its way. `all_of_them`: all others close, too, and requests that run are interrupted. Returns
@@ -97,10 +103,7 @@ def close_connections(Listener listener not None, bint all_of_them) -> int:
     cdef Loop loop = listener.loop
     cdef Connection connection
     cdef int closed = 0
-    for watcher in loop.fds.watchers():
-        if not isinstance(watcher, Connection) or (<Connection> watcher).listener is not listener:
-            continue
-        connection = <Connection> watcher
+    for connection in connections_of(listener):
         if not all_of_them:
             closed += is_idle(connection) and not just_came(connection) and connection.close_idle(loop)
             continue
@@ -110,6 +113,15 @@ def close_connections(Listener listener not None, bint all_of_them) -> int:
             connection.close(loop, True)
         closed += 1
     return closed
+
+
+def close_rest(Listener listener not None) -> None:
+    """The server has stopped: no connection waits any longer for a client that has not taken its last answer,
+    or goes on sending. What still runs is left."""
+    cdef Connection connection
+    for connection in connections_of(listener):
+        if connection.phase != RUNNING and connection.phase != CARRYING:
+            connection.close(listener.loop, has_unsent(&connection.stream))
 
 
 def tell_streams(list listeners not None, bint all_of_them) -> None:

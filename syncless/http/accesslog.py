@@ -15,8 +15,7 @@ from typing import Any
 from syncless._core.calls.threads import run_in_thread
 from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.timeout import Timeout
-from syncless.http.errorlog import warn
-from syncless.http.logfile import LogFile
+from syncless.http.errorlog import LogFile, warn
 from syncless.http.loglines import AccessLog
 
 FLUSH_SECONDS = 0.5

@@ -43,8 +43,7 @@ from libc.stdint cimport int64_t, uint8_t
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
-from syncless.http.application cimport Application, give_back
-from syncless.http.exchange cimport Exchange, Session
+from syncless.http.exchange cimport Application, Exchange, Session, give_back
 from syncless.http.listener cimport (
     HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode,
     Listener, next_of,

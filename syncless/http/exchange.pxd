@@ -7,12 +7,21 @@ from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport WaitRecorder
 from syncless._core.scheduler cimport Thrown
 from syncless._core.tasklet cimport Tasklet, begin_anew, renew_context
-from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Incoming, Peer
+from syncless.http.peer cimport Body, Incoming, Peer
 from syncless.http.request cimport Request
+from syncless.http.requestheads cimport RequestHeads
 from syncless.http.response cimport Response, begin_response
 from syncless.http.wire cimport head, is_head_request
+
+cdef extern from *:
+    """
+    static int syncless_has_weakrefs(PyObject *o) { return *PyObject_GET_WEAKREFS_LISTPTR(o) != NULL; }
+    """
+    bint has_weakrefs "syncless_has_weakrefs" (PyObject* o) nogil
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject* o)
 
 
 cdef class Upgrade:
@@ -30,7 +39,7 @@ cdef class Exchange(Tasklet):
     cdef Body body                  # of the request
     cdef int64_t head_serial        # of which remembered head it came, or 0
     cdef bint too_large             # the request says that its body is larger than allowed
-    cdef int mount                  # of which of several applications, see application.pyx
+    cdef int mount                  # of which of several applications
     cdef bint upgraded              # the connection speaks another protocol now: nothing is HTTP any more
     cdef object handler             # of that protocol, if the client asks for one
     cdef readonly bint interruptible    # ClientGone is raised in it when the client leaves
@@ -96,3 +105,47 @@ cdef class Session(Exchange):
     cdef int sent_all(self, Loop loop) except -1
     cdef int expired(self, Loop loop) except -1
     cdef int lost(self, Loop loop) except -1
+
+
+cdef enum:
+    SPARES = 32         # as many requests that wait, or come together on connections of HTTP/2, are likely
+
+cdef class Application:
+    cdef readonly RequestHeads heads    # of the connections that it answers
+    cdef readonly bint stays            # its requests must run in the thread in which it was made
+    cdef list spares                    # exchanges that have ended, to be used again for any head
+
+    cdef Exchange exchange(self, const Incoming* incoming)
+    cdef int take_back(self, Exchange exchange, int fd) except -1
+
+    cdef inline Exchange take_spare(self):
+        """One of them, or None."""
+        return <Exchange> self.spares.pop() if self.spares else None
+
+    cdef inline int keep_spare(self, Exchange exchange) except -1:
+        exchange.forget()
+        if len(self.spares) < SPARES:
+            self.spares.append(exchange)
+        return 0
+
+    cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1
+
+
+cdef inline int give_back(Application application, Exchange request, int fd) except -1:
+    """The request has ended; `fd` is -1 if its connection has, too. It may be used again if the caller has
+    the only reference to it and no tasklet-local data hangs on it that the next request would find."""
+    if request.handler is not None:             # an application that keeps it keeps this exchange and peer
+        request.handler = None
+        return request.forget()
+    if Py_REFCNT(<PyObject*> request) == 1 and not has_weakrefs(<PyObject*> request):
+        request._exception = None               # its traceback would keep the request's objects alive
+        return application.take_back(request, fd)
+    return request.forget()
+
+
+cdef class MountedApplications(Application):
+    cdef list prefixes              # bytes without the slash at the end, the longest first
+    cdef list applications          # of the prefixes, then of the pages
+    cdef dict pages                 # path -> index of its application
+
+    cdef int choose(self, const char* data, const head* found) except -1

@@ -1,8 +1,10 @@
+from collections.abc import Mapping
 from typing import Any
 
 from syncless._core.tasklet import Tasklet
 from syncless.http.listener import Listener
 from syncless.http.request import Request
+from syncless.http.requestheads import RequestHeads
 from syncless.http.requestids import RequestIds
 
 class Upgrade:
@@ -41,3 +43,15 @@ class Exchange(Tasklet[Any]):
     def interrupt_when_client_leaves(self, wanted: bool = True) -> None: ...
 
 class Session(Exchange): ...
+
+class Application:
+    heads: RequestHeads
+    stays: bool
+    def __init__(self, most: int = 0) -> None: ...
+    def close(self) -> None: ...
+
+class MountedApplications(Application):
+    def __init__(
+        self, mounts: Mapping[str, Application], pages: Mapping[str, Application], rest: Application
+    ) -> None: ...
+    def close(self) -> None: ...

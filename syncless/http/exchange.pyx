@@ -2,19 +2,30 @@
 
 An Exchange is the tasklet in which an application answers. The leader calls it inline, so an application that
 never waits costs no switch. It has the Body of the request and the Response. Each kind of
-application (application.pyx) calls its application in its own way: it defines respond() and forget(), and
-has a Request of its own. An error in mid-stream resets the connection: it must never look like a clean end.
+application calls its application in its own way: it defines respond() and forget(), and has a Request of its
+own. An error in mid-stream resets the connection: it must never look like a clean end.
 
 An Upgrade is the bytes of a connection for another protocol than HTTP (RFC 9110, 7.8).
+
+Application: the seam between a connection and the code that answers its requests. A kind of application (WSGI
+is one) is a subclass. A connection gives it a request head that RequestHeads.scan() has found and gets the
+exchange in which the application answers; the kind decides what it makes of the head.
+
+MountedApplications are several applications, of any kinds, each for the paths below a prefix. The path
+decides, as the client means it: percent-encoded characters are decoded first. "/api" is the prefix of /api
+and /api/x, not of /apix; the longest prefix wins. The applications must remember no heads (Application(0)):
+each kind would keep objects that the others cannot use.
 """
 
 import os
 import re
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
+from libc.string cimport memcmp
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.compat cimport raised
@@ -25,12 +36,12 @@ from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport end_process
 from syncless._core.timeout cimport Alarm, stop_throwing, throw_in_time
 from syncless._core.wait.waitqueue cimport wake_all
-from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Carried, Peer
+from syncless.http.peer cimport Body, Carried, Incoming, Peer
 from syncless.http.request cimport Request
+from syncless.http.requestheads cimport RequestHeads
 from syncless.http.response cimport Response
-from syncless.http.wire cimport CODES, HTTP_2
+from syncless.http.wire cimport CODES, HTTP_2, decode_path
 
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
@@ -519,3 +530,86 @@ cdef class Session(Exchange):
 
     cdef int lost(self, Loop loop) except -1:
         return 0
+
+
+cdef class Application:
+    """Application(most): remembers the heads of that many connections.
+
+    exchange()   one for a request that has come: no allocation may come between RequestHeads.scan() and the
+                 call, because it may run a finaliser that switches to another connection. None: this request
+                 is not the application's, nor is its connection from now on
+    pass_on()    gives such a connection away, with its bytes; here it is closed afterwards
+    take_back()  an exchange has ended and has no other owner: it may be used again, for the same head if it
+                 comes from the same connection, whose descriptor is `fd`; -1: the connection is closed
+    close()      the server has stopped: nothing is kept any more
+    """
+
+    def __init__(self, int most=0):
+        self.heads = RequestHeads(most)
+        self.spares = []
+
+    cdef Exchange exchange(self, const Incoming* incoming):
+        raise NotImplementedError
+
+    cdef int take_back(self, Exchange exchange, int fd) except -1:
+        return 0
+
+    cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1:
+        return 0
+
+    def close(self) -> None:
+        """Lets go of the objects kept for later requests."""
+        self.spares.clear()
+
+
+cdef class MountedApplications(Application):
+    """MountedApplications(mounts, pages, rest): by prefix, by the whole path, and for all other paths."""
+
+    def __init__(self, mounts, pages, Application rest not None):
+        Application.__init__(self, 0)
+        longest_first = sorted(mounts.items(), key=lambda mount: -len(mount[0]))
+        self.prefixes = [prefix.rstrip("/").encode() for prefix, _ in longest_first]
+        self.applications = [application for _, application in longest_first]
+        self.applications.append(rest)
+        self.stays = any(application.stays for application in self.applications)
+        self.pages = {}
+        for path, application in pages.items():
+            self.pages[path.encode()] = len(self.applications)
+            self.applications.append(application)
+
+    cdef Exchange exchange(self, const Incoming* incoming):
+        cdef int mount = self.choose(incoming.data, incoming.found)
+        cdef Exchange exchange = (<Application> self.applications[mount]).exchange(incoming)
+        exchange.mount = mount
+        return exchange
+
+    cdef int choose(self, const char* data, const head* found) except -1:
+        """Which of the applications."""
+        cdef bytes path = PyBytes_FromStringAndSize(data + found.path, found.path_size)
+        cdef bytes prefix
+        cdef Py_ssize_t size
+        cdef int i
+        if found.escaped:
+            path = decode_path(data + found.path, found.path_size)
+        if self.pages:
+            page = self.pages.get(path)
+            if page is not None:
+                return page
+        for i in range(PyList_GET_SIZE(self.prefixes)):
+            prefix = self.prefixes[i]
+            size = PyBytes_GET_SIZE(prefix)
+            if (
+                PyBytes_GET_SIZE(path) >= size
+                and memcmp(PyBytes_AS_STRING(path), PyBytes_AS_STRING(prefix), size) == 0
+                and (PyBytes_GET_SIZE(path) == size or PyBytes_AS_STRING(path)[size] == c"/")
+            ):
+                return i
+        return PyList_GET_SIZE(self.prefixes)
+
+    cdef int take_back(self, Exchange exchange, int fd) except -1:
+        return (<Application> self.applications[exchange.mount]).take_back(exchange, fd)
+
+    def close(self) -> None:
+        """Lets go of the objects kept for later requests."""
+        for application in self.applications:
+            application.close()

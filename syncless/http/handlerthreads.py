@@ -7,9 +7,8 @@ from typing import Any, NamedTuple, Protocol
 
 from syncless._core.loop import Loop
 from syncless.http.acceptor import Acceptor
-from syncless.http.application import Application
-from syncless.http.counters import Counters
-from syncless.http.listener import Listener, Quota
+from syncless.http.exchange import Application
+from syncless.http.listener import Counters, Listener, Quota
 
 
 class AcceptControl(Protocol):

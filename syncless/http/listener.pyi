@@ -1,14 +1,17 @@
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from ssl import SSLContext
 from typing import Any, Protocol
 
 from syncless._core.loop import Loop
 from syncless._core.scheduler import Runnable
-from syncless.http.application import Application
-from syncless.http.counters import Counters
+from syncless.http.exchange import Application
 from syncless.http.limits import Limits
 from syncless.http.loglines import AccessLog
 from syncless.http.slowrequests import SlowRequests
+
+SECONDS: tuple[float, ...]
+FREE: int
+CELLS: int
 
 class Quota:
     """Quota(requests, used_up): calls ``used_up`` when the last of them begins, and never again."""
@@ -36,6 +39,12 @@ class Admission:
     active: int
     queued: int
     def __init__(self, deadlines: Deadlines, requests: int, queued: int) -> None: ...
+
+class Counters:
+    def __init__(self, memory: bytearray | memoryview) -> None: ...
+    def count(self, code: int, ns: int = -1) -> None: ...
+
+def totals(cells: Sequence[int] | memoryview) -> dict[str, Any]: ...
 
 class _ErrorLog(Protocol):
     def write(self, text: str, /) -> object: ...

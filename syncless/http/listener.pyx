@@ -11,6 +11,7 @@ Its parts know nothing of connections:
     ResponseHeads   the common parts of response heads, made once
     Admission       how many requests run at a time, and which one is next
     Quota           how many requests the listeners of a server may begin before it is replaced
+    Counters        how many requests have been answered, with which status, and how long they took
 
 The responses of one turn of the loop are sent together at its end, at the latest after FLUSH_COUNT responses
 or FLUSH_AFTER ns: the application's code and data stay in the processor's caches, and so do the kernel's. A
@@ -40,16 +41,21 @@ computes, and does not notice when the system's time is set. C's time() is no sy
 Waiting requests stand in the list of QUEUE_DEADLINE, the longest waiting first, so the queue is no list of
 its own. Each is a Runnable that owns a DeadlineNode: it is pushed when its turn has come, and counts already.
 
+Counters are cells of 64 bits in memory that the caller gives, so that it can be shared: other processes read
+it at any time, and the counts outlive the process. Counting a request is a few additions and one look at the
+clock. The first FREE cells of a row are the caller's own. Tested by tests/http/test_counters.py.
+
 Next to read: acceptor.pyx, which makes connections, and connection.pyx.
 """
 
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 cimport cython
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT64_MAX, int64_t
 from libc.string cimport memcpy
 from libc.time cimport time as seconds_now
 
@@ -60,7 +66,9 @@ from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.threadloop cimport get_loop
 from syncless._core.timers cimport timer_init
 from syncless.http.stream cimport Buffer, Buffers
-from syncless.http.wire cimport COMPLAIN_NS, dates_at, pace_counts, pace_is_too_slow, pace_look, pace_may_wait
+from syncless.http.wire cimport (
+    BUCKETS, CODES, COMPLAIN_NS, dates_at, pace_counts, pace_is_too_slow, pace_look, pace_may_wait,
+)
 
 from syncless.http.clients import Clients
 from syncless.http.errors import ON_HANGUP, PHRASES
@@ -476,6 +484,53 @@ cdef class Admission:
         self.deadlines.stop(first)
         self.deadlines.loop.push(owner)
         return True
+
+
+SECONDS = (
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+)
+"""The upper bounds of the buckets of the latency, but for the last, which has none."""
+FREE = <int> REQUESTS
+CELLS = <int> ROW
+
+cdef int _i
+for _i in range(BUCKETS):
+    BOUNDS[_i] = <int64_t> (SECONDS[_i] * 1e9) if _i < BUCKETS - 1 else INT64_MAX
+
+
+cdef class Counters:
+    """Counters(memory): a writable buffer of CELLS cells of 8 bytes."""
+
+    def __cinit__(self, memory):
+        PyObject_GetBuffer(memory, &self.memory, PyBUF_WRITABLE)
+        if self.memory.len < ROW * 8:
+            raise ValueError(f"counters need {ROW * 8} bytes, not {self.memory.len}")
+        self.cells = <int64_t*> self.memory.buf
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.memory)
+
+    def count(self, int code, int64_t ns=-1) -> None:
+        """A request that has been answered; for tests."""
+        if not 0 <= code < CODES:
+            raise ValueError(f"{code} is not a status code")
+        self.count_request(code, ns)
+
+
+def totals(cells) -> dict:
+    """The counts of a row of cells, a sequence of int."""
+    return {
+        "requests": by_status(cells, REQUESTS),
+        "refused": by_status(cells, REFUSED),
+        "latency": [int(number) for number in cells[LATENCY:LATENCY + BUCKETS]],
+        "latency_seconds": cells[LATENCY_NS] / 1e9,
+        "queue_times": [int(number) for number in cells[QUEUED:QUEUED + BUCKETS]],
+        "queue_seconds": cells[QUEUED_NS] / 1e9,
+    }
+
+
+cdef dict by_status(cells, int start):
+    return {code: number for code, number in enumerate(cells[start:start + CODES]) if number}
 
 
 cdef class Listener:

@@ -5,7 +5,10 @@ from syncless._core.loop cimport Loop, Watcher
 from syncless._core.wait.waitqueue cimport WaitQueue
 from syncless.http.listener cimport Listener
 from syncless.http.stream cimport Stream
-from syncless.http.wire cimport head
+from syncless.http.wire cimport framing, head, limits
+
+cdef enum:
+    DIRECT = 16384              # bytes of a body wanted from which on they bypass the connection's buffer
 
 cdef struct Incoming:           # a request that has come, and where from; all of it is borrowed
     PyObject* listener
@@ -97,3 +100,29 @@ cdef class Peer:
     cdef Stream* open_stream(self) except NULL
     cdef WaitQueue* waiters(self, Loop loop, int bit) except NULL
     cdef int wait(self, int bit, const char* why, int64_t ns) except -1
+
+
+cdef class Body:
+    cdef Peer source                # None: the request has ended
+    cdef framing framing            # which bytes of the connection are its own
+    cdef bint expects_continue      # the client waits for 100 (Continue)
+    cdef bint broken                # its framing failed: the connection is of no more use
+
+    cdef void begin(self, Peer source, int64_t length, bint chunked, bint expects_continue) noexcept
+    cdef inline void end(self) noexcept:
+        """The request has ended: reading raises ClientGone from now on."""
+        self.source = None
+
+    cdef Py_ssize_t window(self, char** data) except -1
+    cdef void advance(self, Py_ssize_t n) noexcept
+    cdef Py_ssize_t read_into(self, char* into, Py_ssize_t n) except -1
+    cdef bint at_hand(self) noexcept
+    cdef Py_ssize_t gather(self, char* into, Py_ssize_t n) except -1
+    cdef bint drainable(self, Py_ssize_t most) noexcept
+    cdef bint drain(self, Py_ssize_t most) except -1
+
+    cdef Peer readable_source(self)
+    cdef bint next_chunk(self) except -1
+    cdef int fail_framing(self, const limits* by, int status) except -1
+    cdef int wait_for_more(self) except -1
+    cdef int fail_gone(self) except -1

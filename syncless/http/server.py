@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
 from syncless.http import requestslots
-from syncless.http.acceptor import close_connections, tell_streams
+from syncless.http.acceptor import close_connections, close_rest, tell_streams
 from syncless.http.addresses import Bind, parse_bind, show
-from syncless.http.application import Application
 from syncless.http.certificates import Files, TLSSettings, make_certificates
-from syncless.http.counters import Counters
 from syncless.http.errors import ON_HANGUP
+from syncless.http.exchange import Application
 from syncless.http.handlerthreads import HandlerThreads, NoHandlerThreads, ServedSocket
 from syncless.http.limits import Limits, limits_of
-from syncless.http.listener import Listener, Quota
+from syncless.http.listener import Counters, Listener, Quota
 from syncless.http.serverlogs import Logs
 from syncless.http.sockets import Opened, SocketOptions, Sockets, backlog_of, owner_ids
 from syncless.http.trust import DEFAULT_FIELDS, Forward, Forwarding, Trust
@@ -404,6 +403,8 @@ class Server:
         try:
             self._wait_closed(seconds, False)
             self._wait_closed(2.0, True)
+            for listener in self._stopping:
+                close_rest(listener)
             self.end_application(0.0 if self._hurried else seconds)
             requestslots.end()
         finally:

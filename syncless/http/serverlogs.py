@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from syncless.http.accesslog import LogWriter, make_log
-from syncless.http.errorlog import ErrorLog, check_format, forget, use
-from syncless.http.logfile import LogFile
+from syncless.http.errorlog import ErrorLog, LogFile, check_format, forget, use
 from syncless.http.loglines import AccessLog
 
 

@@ -26,10 +26,9 @@ from syncless._core.threadloop import current_loop
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Event
 from syncless.http.acceptor import Acceptor, Watch, close_connections, join, offer, take, tell_streams
-from syncless.http.application import Application
-from syncless.http.counters import Counters
+from syncless.http.exchange import Application
 from syncless.http.handlerthreads import AcceptControl
-from syncless.http.listener import Listener, Quota
+from syncless.http.listener import Counters, Listener, Quota
 from syncless.tools.blockers import Stall, stall_of
 
 MOST = 15
@@ -63,7 +62,7 @@ class Side:
 
     def begin(self) -> None:
         """In its thread."""
-        self.thread, self.native_id = _thread.get_ident(), _thread.get_native_id()
+        self.thread, self.native_id = current_loop().thread_id, _thread.get_native_id()
 
     def place(self) -> str:
         """The line of Python that it is in."""
@@ -393,7 +392,7 @@ class StandBy:
 
     def _at_home(self, function: Callable[[], object]) -> None:
         home = self._sides[0]
-        if _thread.get_ident() == home.thread:
+        if current_loop() is home.loop:
             function()
         else:
             home.call(function)

@@ -30,9 +30,8 @@ from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.tasklet cimport renew_context
 from syncless._core.wait.waitqueue cimport wake_all
-from syncless.http.application cimport Application
 from syncless.http.connection cimport Connection
-from syncless.http.exchange cimport Exchange
+from syncless.http.exchange cimport Application, Exchange
 from syncless.http.listener cimport HEAD_DEADLINE, IDLE_DEADLINE, NO_DEADLINE, Listener
 from syncless.http.peer cimport Incoming
 from syncless.http.request cimport HeadRequest
@@ -85,7 +84,7 @@ cdef int on_begin_headers(nghttp2_session* library, const nghttp2_frame* frame, 
     stream.open = True
     append(&session.all_streams, &stream.place, <PyObject*> stream)
     session.open_streams += 1
-    session.in_head = True
+    session.in_head = stream.id
     nghttp2_session_set_stream_user_data(library, stream.id, <void*> stream)
     Py_INCREF(stream)                               # given back when it is closed
     return 0
@@ -142,7 +141,7 @@ cdef int on_frame_recv(nghttp2_session* library, const nghttp2_frame* frame, voi
     if stream is None:
         return 0
     if begins:
-        session.in_head = False
+        session.in_head = 0
         stream.has_body = not ends
         Py_INCREF(stream)                           # given back by act()
         if session.last_new == NULL:
@@ -211,6 +210,8 @@ cdef int on_stream_close(nghttp2_session* library, int32_t id, uint32_t error, v
         stream.open = False
         stream.bytes.gone = stream.bytes.ended = stream.bytes.peer_shutdown = True
         session.open_streams -= 1
+        if session.in_head == id:
+            session.in_head = 0
         stream.after_closed = session.first_closed
         session.first_closed = <PyObject*> stream
     return 0
@@ -427,7 +428,8 @@ cdef class HTTP2Session(Frames):
         if self.first_closed != NULL:
             self.act(loop)
         self.keep_time()
-        if not nghttp2_session_want_read(self.library) and not nghttp2_session_want_write(self.library):
+        if (self.interrupted and self.running == 0) or not (
+                nghttp2_session_want_read(self.library) or nghttp2_session_want_write(self.library)):
             self.over = True
             self.wake(loop)
         return 0
@@ -485,6 +487,8 @@ cdef class HTTP2Session(Frames):
 
 cdef class HTTP2(Application):
     """HTTP2(streams, cleartext): makes the session of a connection that begins with the preface."""
+    cdef bint cleartext             # a connection without TLS may begin with the preface
+    cdef int streams                # that a connection has at most
 
     def __init__(self, int streams, bint cleartext):
         Application.__init__(self, 0)

@@ -1,7 +1,7 @@
 """A request that a connection of HTTP/2 carries. See stream.pyx."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
@@ -32,7 +32,7 @@ cdef class Frames(Session):     # the part of an HTTP2Session that its streams k
     cdef int running                # whose application runs or waits for its turn
     cdef int64_t credit             # frames that the client may send without moving anything
     cdef int64_t credited           # ns: when it was last given some for the time that had passed
-    cdef bint in_head               # the fields of a request have begun and not ended
+    cdef int32_t in_head            # the stream whose fields have begun and not ended, or 0
     cdef bint begun                 # a request has come
     cdef bint noticed               # the client has been told that the server stops
     cdef bint interrupted           # the requests that run have been, because it stops at last
@@ -47,7 +47,9 @@ cdef class RequestStream(Carried):
     cdef Exchange exchange          # of its request, while it is queued or running
     cdef Stream bytes               # of the body and of the response, without frames; see http/stream.pxd
     cdef Buffer fields              # those of the request, as they come: sizes, name, value
-    cdef DeadlineNode deadline      # of its time in the queue, or to go on sending after its response
+    # of its time in the queue, until a look at how the client takes the end of the response, or to go on
+    # sending after that
+    cdef DeadlineNode deadline
     cdef Linger linger
     cdef pace state                 # how fast the client takes the response
     cdef int64_t taken              # bytes of the response that have gone to frames
@@ -72,6 +74,7 @@ cdef class RequestStream(Carried):
     cdef int write_cookies(self, Buffer* text) except -1
     cdef int finish(self) except -1
     cdef int end_response(self) except -1
+    cdef bint may_wait(self) noexcept
     cdef int linger_on(self) except -1
     cdef void drop(self, size_t size) noexcept
     cdef int reset(self, uint32_t error) except -1

@@ -32,9 +32,8 @@ from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport WRITE
 from syncless._core.scheduler cimport TIMED_OUT, Scheduler
 from syncless._core.wait.waitqueue cimport someone_waits, wake_all
-from syncless.http.application cimport Application, give_back
 from syncless.http.connection cimport Connection, may_linger, write_refusal
-from syncless.http.exchange cimport Exchange, Session
+from syncless.http.exchange cimport Application, Exchange, Session, give_back
 from syncless.http.listener cimport (
     DRAIN_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, Listener,
 )
@@ -360,6 +359,7 @@ cdef class RequestStream(Carried):
             if listener.counters is not None:
                 exchange.count()
         listener.admission.end()
+        exchange = None                                     # finish() can use it again
         return self.finish()
 
     cdef int finish(self) except -1:
@@ -384,6 +384,9 @@ cdef class RequestStream(Carried):
         self.session.allow(RESPONSE)
         self.finished = True
         session_consume(self)
+        if self.open and not self.sent:
+            self.state.since = self.state.progress = self.session.listener.loop.clock.now
+            self.session.listener.deadlines.start(&self.deadline, WRITE_DEADLINE, self)
         self.linger_on()
         return self.resume()
 
@@ -451,6 +454,10 @@ cdef class RequestStream(Carried):
         if kind == QUEUE_DEADLINE:
             listener.admission.expire()
             return self.refuse_busy()
+        if kind == WRITE_DEADLINE:
+            if self.may_wait():
+                return listener.deadlines.start(&self.deadline, WRITE_DEADLINE, self)
+            return self.reset(NGHTTP2_INTERNAL_ERROR)
         if may_linger(&self.linger, listener):
             return listener.deadlines.start(&self.deadline, DRAIN_DEADLINE, self)
         return self.reset(NGHTTP2_NO_ERROR)
@@ -563,18 +570,29 @@ cdef class RequestStream(Carried):
             nghttp2_session_resume_data(self.session.library, self.id)
         return self.session.soon()
 
+    cdef bint may_wait(self) noexcept:
+        """Whether the server waits on for a client at which it looks now. One that keeps the whole connection
+        waiting is looked at by that."""
+        cdef int64_t now = monotonic_ns()
+        if self.session.connection.stream.stalled:
+            self.state.since = self.state.progress = now
+            return True
+        self.state.given = self.taken
+        pace_look(&self.state, 0, now)
+        return pace_may_wait(&self.state, &self.session.listener.limits, now)
+
     cdef int wait_writable(self, Peer peer) except -1:
         cdef Listener listener = self.session.listener
         cdef int64_t look = listener.deadlines.lists[WRITE_DEADLINE].length
+        cdef bint may_wait
         cdef int outcome
         self.state.since = self.state.progress = monotonic_ns()
         while True:                                 # a look at the client each time
             outcome = peer.wait(WRITE, "client to read", look)
             if peer.stream != &self.bytes or self.bytes.gone:
                 return 0
-            self.state.given = self.taken
-            pace_look(&self.state, 0, monotonic_ns())
-            if outcome != TIMED_OUT or not pace_may_wait(&self.state, &listener.limits, monotonic_ns()):
+            may_wait = self.may_wait()
+            if outcome != TIMED_OUT or not may_wait:
                 break
         self.state.waited += monotonic_ns() - self.state.since
         self.state.since = 0

@@ -6,15 +6,59 @@ code. A handler is described by ``syncless/native.h`` (`get_include`), in Cython
 cimport request, response, respond, handler``. docs/howto/native.md tells when this is worth it.
 """
 
-import os
+from __future__ import annotations
 
-from syncless.native.functions import functions
+import ctypes
+import os
+from ctypes import c_int, c_int64, c_size_t
+from typing import Any
+
 from syncless.native.handler import ABI, Handler, load
-from syncless.native.threads import publish
+from syncless.native.threads import calls_address, publish
 
 __all__ = ["ABI", "Handler", "functions", "get_include", "load", "publish"]
+
+SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "parameter": (c_int, c_size_t, c_size_t, c_size_t, c_size_t),
+    "field": (c_int, c_size_t, c_size_t, c_size_t, c_size_t),
+    "field_at": (c_int, c_size_t, c_size_t, c_size_t, c_size_t),
+    "client": (c_int, c_size_t, c_size_t),
+    "published": (c_int, c_size_t, c_size_t, c_size_t, c_size_t),
+    "alloc": (c_size_t, c_size_t, c_size_t),
+    "add_field": (c_int, c_size_t, c_size_t, c_size_t, c_size_t, c_size_t),
+    "append": (c_int, c_size_t, c_size_t, c_size_t),
+    "append_format": (),
+    "send_file": (c_int, c_size_t, c_int, c_int64, c_int64, c_int),
+    "respond": (c_int, c_size_t, c_int, c_size_t, c_size_t, c_size_t, c_size_t, c_int),
+    "begin": (c_int, c_size_t, c_size_t, c_size_t, c_size_t),
+}
+"""The functions of `struct syncless_calls` with plain arguments, in the order of the table: the type
+of the result, and of the arguments; none where they are not plain."""
 
 
 def get_include() -> str:
     """The directory with ``syncless/native.h``, for the compiler's ``-I``."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
+
+
+class _Table(ctypes.Structure):
+    _fields_ = [
+        ("abi", ctypes.c_uint32),
+        ("size", ctypes.c_uint32),
+        *((name, ctypes.c_void_p) for name in SIGNATURES),
+    ]
+
+
+def functions() -> dict[str, Any]:
+    """The server's functions for handlers by their names in syncless/native.h, as ctypes functions, which
+    handlers compiled by Numba can call.
+
+    Pointers are numbers (`uintp`). The struct that a function fills in, such as the `found` of `field`, is an
+    address of two words: where the bytes are, and how many.
+    """
+    table = _Table.from_address(calls_address())
+    return {
+        name: ctypes.CFUNCTYPE(*signature)(getattr(table, name))
+        for name, signature in SIGNATURES.items()
+        if signature
+    }

@@ -1,7 +1,7 @@
 """Native handlers beside a Server: their threads accept on its plain sockets, and what they do not answer is
 the server's.
 
-Sockets that speak TLS stay with the server alone. Next to read: threads.pyx and inbox.pyx.
+Sockets that speak TLS stay with the server alone. Next to read: threads.pyx.
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ from syncless._core.current import sleep, wait_readable
 from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.acceptor import Acceptor
-from syncless.http.application import Application
-from syncless.http.counters import Counters
 from syncless.http.errors import REASONS
+from syncless.http.exchange import Application
 from syncless.http.handlerthreads import AcceptControl
 from syncless.http.limits import Limits
-from syncless.http.listener import Listener, Quota
+from syncless.http.listener import Counters, Listener, Quota
 from syncless.http.request import HeadRequest
 from syncless.http.trust import REQUEST_START, seconds_since
-from syncless.native.inbox import Inbox, Shared
 from syncless.native.routing import parse_routes
-from syncless.native.threads import Threads, reclaim
+from syncless.native.threads import Inbox, Shared, Threads, reclaim
 
 WATCH_SECONDS = 1.0
 """Between two looks at the threads."""

@@ -258,7 +258,7 @@ struct server {
     struct inbox python;
     _Atomic int64_t log_held;           /* bytes of the access log that Python has not taken yet */
     int logs;                           /* there is an access log */
-    int64_t bounds[BUCKETS];               /* of the buckets of the latency; see http/counters.pyx */
+    int64_t bounds[BUCKETS];               /* of the buckets of the latency; see http/listener.pyx */
     int counts_time;                    /* requests are measured */
     _Atomic int stopping;               /* every response closes its connection */
     _Atomic int draining;               /* accept what waits, then no more */

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint16_t, uint8_t
 
-from syncless.http.counters cimport Counters
+from syncless.http.listener cimport Counters
 from syncless.http.wire cimport BUCKETS, CODES, head, limits
 
 cdef int64_t total_of(const server* of, int at) noexcept

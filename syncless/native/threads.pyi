@@ -1,7 +1,9 @@
+from collections.abc import Callable
 from typing import Any
 
-from syncless.http.counters import Counters
+from syncless.http.exchange import Application
 from syncless.http.limits import Limits
+from syncless.http.listener import Counters, Listener
 from syncless.native.routing import Route
 
 class Threads:
@@ -43,3 +45,25 @@ def publish(name: str, data: Any) -> None:
 
 def reclaim() -> int:
     """Frees old bytes that were published; how many readers may still have."""
+
+class Shared(Application):
+    """An application and native handlers, which have a connection in turn."""
+
+    def __init__(self, inner: Application, threads: Threads) -> None: ...
+    def close(self) -> None: ...
+
+class Inbox:
+    """Inbox(threads, notice, fault, record): takes what the threads of native handlers send to Python."""
+
+    def __init__(
+        self,
+        threads: Threads,
+        notice: Callable[[int], object],
+        fault: Callable[[str], object],
+        record: Callable[..., object],
+    ) -> None: ...
+    def listen(self, listener: Listener) -> None: ...
+    @property
+    def unread(self) -> int: ...
+    def take_rest(self) -> None: ...
+    def close(self) -> None: ...

@@ -1,10 +1,18 @@
 """Threads: the border between Python and the threads that answer native handlers' requests.
 
 The threads are C and never take the interpreter's lock; server.h is their manual. This class makes them,
-gives them connections and tells them to stop. inbox.pyx reads the messages that they send to Python:
+gives them connections and tells them to stop. An Inbox takes the messages that they send to Python:
 connections, lines for the access log, notices. handlerthreads.py fits both into a Server.
 
-Their counts become cells of the server's counters (http/counters.pxd). Bytes that Python code gives to native
+A connection comes with the bytes of a request that the application is to answer, and perhaps of more
+requests. It is a Connection like any other from then on, until a request for a native handler comes on it
+(Shared).
+
+Shared is an application and native handlers, which have a connection in turn. The connection of a request for
+a native handler goes back to its thread, with all bytes that have come. A request that a thread has handed
+over is the application's, whatever its route: a handler may have passed it on.
+
+Their counts become cells of the server's counters (http/listener.pxd). Bytes that Python code gives to native
 handlers are replaced while these read them: see publish.c.
 """
 
@@ -12,17 +20,29 @@ import os
 import resource
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.errno cimport errno
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
+from posix.unistd cimport close as os_close, read
 
-from syncless.http.counters cimport BOUNDS, LATENCY, LATENCY_NS, REFUSED, REQUESTS, Counters
+from syncless._core.loop cimport Loop, Watcher
+from syncless._core.scheduler cimport Scheduler
+from syncless.http.acceptor cimport evict_one, prepare
+from syncless.http.connection cimport READING, Connection
+from syncless.http.exchange cimport Application, Exchange
+from syncless.http.listener cimport (
+    BOUNDS, HEAD_DEADLINE, LATENCY, LATENCY_NS, REFUSED, REQUESTS, Counters, Listener,
+)
+from syncless.http.peer cimport Incoming
+from syncless.http.stream cimport Stream
 from syncless.http.wire cimport BUCKETS, CODES, head
 from syncless.native.handler cimport Handler
 
+from syncless._core.threadloop import current_loop
 from syncless.http.errors import EXPLANATIONS, refusal, status_line
 from syncless.http.limits import limit_values
 
@@ -67,6 +87,12 @@ cdef int add_new(const server* of, int64_t* collected, Counters counters) except
 
 
 cdef extern from "server.h" nogil:
+    struct record:
+        uint32_t size
+        uint16_t status
+        uint8_t refused, closes
+        address address
+        int64_t body, ns
     int publish_bytes(const char* name, size_t name_size, const char* data, size_t size)
     int reclaim_published()
 
@@ -80,7 +106,6 @@ cdef extern from *:
     enum: AF_INET, AF_INET6, EFD_CLOEXEC, EFD_NONBLOCK
     int inet_pton(int family, const char* text, void* into) nogil
     int eventfd(unsigned initial, int flags) nogil
-    int os_close "close" (int fd) nogil
     int pthread_join(unsigned long thread, void** result) nogil
     int pthread_detach(unsigned long thread) nogil
 
@@ -453,3 +478,193 @@ def publish(str name not None, data) -> None:
 def reclaim() -> int:
     """Frees old bytes that were published; how many readers may still have."""
     return reclaim_views()
+
+
+cdef class Shared(Application):
+    """Shared(application, threads), of the next socket on which the threads accept."""
+    cdef Application inner
+    cdef Threads threads
+    cdef int listener           # index of that socket
+
+    def __init__(self, Application inner not None, Threads threads not None):
+        self.inner = inner
+        self.threads = threads
+        self.listener = threads.core.listener_count
+        self.heads = inner.heads
+
+    cdef Exchange exchange(self, const Incoming* incoming):
+        if self.threads.wants(incoming.stream.fd, incoming.data, incoming.found):
+            return None
+        return self.inner.exchange(incoming)
+
+    cdef int take_back(self, Exchange exchange, int fd) except -1:
+        return self.inner.take_back(exchange, fd)
+
+    cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1:
+        cdef Stream* stream = incoming.stream
+        cdef int fd = stream.fd
+        self.heads.forget(fd)                   # as closing would
+        loop.fds.entry(fd).watcher = NULL
+        loop.fds.disarm_after_wait(fd)          # nobody else waits for it
+        self.threads.send(
+            fd % self.threads.core.thread_count, fd, self.listener, <str> incoming.address, incoming.port,
+            stream.inbox.data + stream.inbox_start, stream.inbox.size - stream.inbox_start)
+        stream.fd = -1                          # a thread closes it
+        return 0
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+cdef Connection opened(Loop loop, Threads threads, Listener listener, message* sent):
+    """The connection of a message, which has its descriptor from now on, unless this fails."""
+    cdef Connection connection = Connection()
+    connection.listener = listener
+    connection.stream.fd = sent.fd
+    connection.stream.readable = True
+    connection.remote_addr = show(&sent.address)
+    connection.remote_port = sent.address.port if connection.remote_addr else -1
+    if listener.trusted is not None:
+        connection.trusted = listener.trusted(connection.remote_addr)
+    loop.fds.forget(sent.fd)
+    loop.fds.entry(sent.fd).watcher = <PyObject*> connection
+    Py_INCREF(connection)                       # given back by close()
+    threads.pythons(sent.fd)
+    listener.connections += 1
+    return connection
+
+
+cdef int adopt(Loop loop, Threads threads, Listener listener, message* sent) except -1:
+    """The connection is Python's, and its first request is, too."""
+    cdef Connection connection
+    try:
+        connection = opened(loop, threads, listener, sent)
+    except BaseException:
+        os_close(sent.fd)
+        raise
+    try:
+        if not connection.admit():
+            return connection.close(loop, False)
+        connection.move_to(READING)
+        listener.deadlines.start(&connection.deadline, HEAD_DEADLINE, connection)
+        listener.buffers.hold(&connection.stream.inbox, sent.data, sent.size)
+        return loop.push(connection)            # an application that waits must not hold up the rest
+    except BaseException:
+        connection.close(loop, True)
+        raise
+
+
+cdef class Inbox(Watcher):
+    """Inbox(threads, notice, fault, record): `notice` is called with an error number when threads cannot
+    accept, `fault` with a sentence when a handler fails, `record` with the parts of a line of the access
+    log."""
+    cdef Threads threads
+    cdef object notice, fault, record, loop
+    cdef list listeners
+    cdef int64_t taken          # connections, since the start
+    cdef int64_t counted        # of them, those that the threads still count
+    cdef bint closed
+
+    def __init__(self, Threads threads not None, notice, fault, record):
+        cdef Loop loop = current_loop()
+        self.threads = threads
+        self.notice = notice
+        self.fault = fault
+        self.record = record
+        self.loop = loop
+        self.listeners = []
+        loop.fds.forget(threads.core.python.event)
+        loop.fds.watch(threads.core.python.event, self)
+
+    def listen(self, Listener listener not None) -> None:
+        """Connections of the next socket become this listener's."""
+        prepare(listener)
+        listener.acceptor = self
+        self.listeners.append(listener)
+
+    cdef int on_ready(self, Loop loop, int bits) except -1:
+        cdef uint64_t count
+        if self.closed:
+            return 0
+        read(self.threads.core.python.event, &count, sizeof(count))
+        return self.take(loop)
+
+    cdef int forked(self, Loop loop) except -1:
+        """The threads and their connections are the parent's."""
+        self.closed = True
+        self.threads.leave_to_parent()
+        return 0
+
+    cdef int take(self, Loop loop) except -1:
+        cdef message* sent = self.threads.take_messages()
+        cdef message* following
+        while sent != NULL:
+            following = sent.next
+            try:
+                if sent.kind == CONNECTION_MESSAGE:
+                    self.taken += 1
+                    self.counted += 1
+                    adopt(loop, self.threads, <Listener> self.listeners[sent.address.listener], sent)
+                elif sent.kind == LOG_MESSAGE:
+                    self.log(sent)
+                elif sent.kind == EVICT_MESSAGE:
+                    self.offer_room(loop)
+                elif sent.kind == FAULT_MESSAGE:
+                    self.fault(sent.data[:sent.size].decode(errors="replace"))
+                else:
+                    self.notice(sent.fd)
+            except BaseException as error:
+                loop.report("taking a message from native handlers", error)
+                self.turn(loop)                 # a connection that failed leaves its place
+            free(sent)
+            sent = following
+        return 0
+
+    cdef int offer_room(self, Loop loop) except -1:
+        """A client waits to be accepted, and the threads have no connection to close for it."""
+        self.threads.core.eviction_wanted = False
+        for listener in self.listeners:
+            if evict_one(<Listener> listener):
+                self.turn(loop)
+                return self.threads.wake_all()
+        return 0
+
+    cdef int log(self, message* sent) except -1:
+        """A block of records."""
+        cdef record one
+        cdef size_t at = 0
+        atomic_fetch_add(&self.threads.core.log_held, -<int64_t> sent.size)
+        while at < sent.size:
+            memcpy(&one, sent.data + at, sizeof(one))
+            at += sizeof(one)
+            self.record(
+                one.status, one.refused, one.closes, show(&one.address), one.address.port, one.body, one.ns,
+                PyBytes_FromStringAndSize(sent.data + at, one.size))
+            at += one.size
+        return 0
+
+    cdef int turn(self, Scheduler loop) except -1:
+        """Connections of Python have been closed: there is room for others (Listener.acceptor)."""
+        cdef int64_t left = sum([listener.connections for listener in self.listeners])
+        atomic_fetch_add(&self.threads.core.connections, left - self.counted)
+        self.counted = left
+        return 0
+
+    @property
+    def unread(self) -> int:
+        """Connections that are on their way to Python."""
+        return self.threads.handed_over - self.taken
+
+    def take_rest(self) -> None:
+        """Takes the messages that have been sent up to now."""
+        self.take(self.loop)
+
+    def close(self) -> None:
+        cdef Loop loop = self.loop
+        if not self.closed:
+            self.closed = True
+            self.take(loop)
+            for listener in self.listeners:
+                (<Listener> listener).acceptor = None
+            (<Loop> loop).fds.entry(self.threads.core.python.event).watcher = NULL
+            loop.fds.disarm_after_wait(self.threads.core.python.event)

@@ -66,7 +66,7 @@ def _worker(backend: Any) -> Callable[..., None]:
 
 def _drop_cancellations(patcher: Patcher, scope_type: Any) -> None:
     """In Python 3.10, which has no uncancel(): a scope that is cancelled while its block waits in a call that
-    blocks leaves no CancelledError for an await after it, see asyncio/uncancel.py."""
+    blocks leaves no CancelledError for an await after it, see asyncio/eventloop.py."""
     drop_cancellation = checked("tasks of asyncio")
     original = scope_type.__exit__
 

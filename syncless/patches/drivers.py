@@ -42,6 +42,7 @@ def patch(patcher: Patcher) -> None:
     when_imported(patcher, "psycopg2.extensions", psycopg2.patch)
     when_imported(patcher, "psycopg.waiting", _psycopg)
     when_imported(patcher, "psycopg.connection", queries.psycopg)
+    when_imported(patcher, "pg8000.core", queries.pg8000)
     when_imported(patcher, "pymysql.connections", mysql.pymysql)
     when_imported(patcher, "MySQLdb.connections", mysql.mysqlclient)
     when_imported(patcher, "grpc._cython.cygrpc", grpc.patch)

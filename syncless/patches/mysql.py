@@ -19,15 +19,13 @@ import socket
 import weakref
 from collections.abc import Callable
 from contextlib import closing, suppress
-from functools import wraps
 from typing import Any
 
 from syncless._core.current import next_thrown
 from syncless._core.wait.sync import Semaphore
-from syncless.patches.queries import CANCEL_SECONDS, finish
+from syncless.patches.queries import CANCEL_SECONDS, WHY, around, finish
 from syncless.patches.registry import Patcher
 
-WHY = "leaves the query running"
 FIND = (
     "SELECT 1 FROM information_schema.processlist WHERE id = %s AND %s IN (0, SUBSTRING_INDEX(host, ':', -1))"
 )
@@ -45,24 +43,6 @@ def _kill(connect: Callable[[], Any], number: int, port: int) -> None:
     with _places, closing(connect()) as connection, closing(connection.cursor()) as cursor:
         if cursor.execute(FIND, (number, port)):
             cursor.execute("KILL %s", (number,))
-
-
-def _around(patcher: Patcher, owner: Any, names: tuple[str, ...], broken_off: Callable[..., None]) -> None:
-    """broken_off(self, error) is called if one of these methods raises."""
-
-    def wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(original)
-        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                return original(self, *args, **kwargs)
-            except BaseException as error:
-                broken_off(self, error)
-                raise
-
-        return method
-
-    for name in names:
-        patcher.member(owner, name, wrapped(getattr(owner, name)), WHY)
 
 
 def pymysql(patcher: Patcher, module: Any) -> None:
@@ -106,9 +86,9 @@ def pymysql(patcher: Patcher, module: Any) -> None:
 
     patcher.member(connections, "connect", connect_and_remember, WHY)
     patcher.member(connections, "_write_bytes", write_whole, "leaves half a packet on its way")
-    _around(patcher, connections, ("_execute_command", "_read_query_result", "_read_ok_packet"), broken_off)
+    around(patcher, connections, ("_execute_command", "_read_query_result", "_read_ok_packet"), broken_off)
     unbuffered = ("_read_rowdata_packet_unbuffered", "_finish_unbuffered_query")
-    _around(patcher, module.MySQLResult, unbuffered, rows_broken_off)
+    around(patcher, module.MySQLResult, unbuffered, rows_broken_off)
 
 
 def mysqlclient(patcher: Patcher, module: Any) -> None:
@@ -159,6 +139,6 @@ def mysqlclient(patcher: Patcher, module: Any) -> None:
         "rollback",
         "ping",
     )
-    _around(patcher, connections, tuple(name for name in methods if hasattr(connections, name)), broken_off)
-    _around(patcher, module.cursors.BaseCursor, ("_fetch_row",), rows_broken_off)
+    around(patcher, connections, tuple(name for name in methods if hasattr(connections, name)), broken_off)
+    around(patcher, module.cursors.BaseCursor, ("_fetch_row",), rows_broken_off)
     patcher.member(connections, "__init__", connect_and_remember, WHY)

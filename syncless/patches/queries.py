@@ -17,11 +17,13 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
+from struct import pack
 from typing import Any
 
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
-from syncless._core.current import may_park, uninterrupted
+from syncless._core.current import may_park, uninterrupted, wait_readable, was_thrown
 from syncless._core.tasklet import spawn
 from syncless._core.timeout import Timeout
 from syncless.patches.registry import Patcher
@@ -30,6 +32,10 @@ CANCEL_SECONDS = 1.0
 """Seconds for which an interrupted tasklet goes on, to end its query."""
 AGAIN_SECONDS = 0.1
 """Seconds after which the server is told again."""
+
+CANCEL_REQUEST = pack("!ii", 16, 80877102)
+"""Of PostgreSQL: the number and the secret of the process follow."""
+WHY = "leaves the query running"
 
 _pool = ThreadPool(32)
 
@@ -73,6 +79,24 @@ def shut_down(fd: int) -> None:
         ours.shutdown(socket.SHUT_RDWR)
 
 
+def around(patcher: Patcher, owner: Any, names: tuple[str, ...], broken_off: Callable[..., None]) -> None:
+    """broken_off(self, error) is called if one of these methods raises."""
+
+    def wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(self, *args, **kwargs)
+            except BaseException as error:
+                broken_off(self, error)
+                raise
+
+        return method
+
+    for name in names:
+        patcher.member(owner, name, wrapped(getattr(owner, name)), WHY)
+
+
 def psycopg(patcher: Patcher, module: Any) -> None:
     """psycopg 3 itself ends its query after Ctrl-C and SystemExit only, and for longer."""
     wait = module.Connection.wait
@@ -101,5 +125,45 @@ def psycopg(patcher: Patcher, module: Any) -> None:
                         self.pgconn.finish()
             raise
 
-    patcher.member_of_module(module, "_INTERRUPTED", (), "leaves the query running")
-    patcher.member(module.Connection, "wait", wait_or_cancel, "leaves the query running")
+    patcher.member_of_module(module, "_INTERRUPTED", (), WHY)
+    patcher.member(module.Connection, "wait", wait_or_cancel, WHY)
+
+
+def pg8000(patcher: Patcher, module: Any) -> None:
+    """It knows no cancel, and nobody knows how much of an answer it has read: its connection is closed."""
+    connections = module.CoreConnection
+    close = connections.close
+
+    def end_query(connection: Any) -> None:
+        server = connection._usock.getpeername()
+
+        def cancel() -> None:
+            with socket.socket(connection._usock.family) as other:
+                other.connect(server)
+                other.sendall(CANCEL_REQUEST + connection._backend_key_data)
+                other.recv(1)  # the server closes it when it has passed the cancel on
+
+        cancel_until(lambda: wait_readable(connection._usock), cancel)
+
+    def broken_off(connection: Any, error: BaseException) -> None:
+        if connection._sock is None or (isinstance(error, Exception) and not was_thrown(error)):
+            return
+        try:
+            finish(end_query, connection)
+        finally:
+            shut_down(connection._usock.fileno())
+            with suppress(Exception):
+                connection._sock.close()
+            connection._usock.close()
+            connection._sock = None
+
+    def close_silently(self: Any) -> None:
+        """One that was broken off, without a last word to the server."""
+        if self._sock is None:
+            self._usock = None if self._usock else close(self)
+        else:
+            close(self)
+
+    talks = ("execute_simple", "execute_unnamed", "execute_named", "prepare_statement")
+    around(patcher, connections, (*talks, "close_prepared_statement"), broken_off)
+    patcher.member(connections, "close", close_silently, "says goodbye on a connection that was broken off")

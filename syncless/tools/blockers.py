@@ -17,8 +17,8 @@ from types import FrameType
 from typing import NamedTuple
 
 from syncless._core.calls.sidethread import SideThread, wait_readable
-from syncless._core.installed import OWN, is_installed
 from syncless._core.threadloop import current_loop
+from syncless._core.waits import OWN, is_installed
 from syncless.tools.knownlibraries import REFUSED, below_sys_path, is_refused, owner, user
 
 try:

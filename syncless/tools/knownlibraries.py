@@ -12,7 +12,7 @@ import sys
 from functools import lru_cache
 from typing import NamedTuple
 
-from syncless._core.installed import OWN
+from syncless._core.waits import OWN
 
 SAFE, CARE, REFUSED = "safe", "care", "refused"
 

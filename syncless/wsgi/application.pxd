@@ -3,10 +3,8 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from syncless.http.application cimport Application
-from syncless.http.body cimport Body
-from syncless.http.exchange cimport Exchange
-from syncless.http.peer cimport Incoming
+from syncless.http.exchange cimport Application, Exchange
+from syncless.http.peer cimport Body, Incoming
 from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.wire cimport head
@@ -68,7 +66,6 @@ cdef class WSGIApplication(Application):
     cdef object websocket           # None, or makes what an application finds as environ["wsgi.websocket"]
     cdef dict pages                 # None, or other applications by their PATH_INFO
     cdef bint portless              # the socket has no port
-    cdef WSGIExchange spare         # the last one that has ended, to be used again
 
     cdef WSGIExchange fill(self, WSGIExchange exchange, const Incoming* incoming)
 

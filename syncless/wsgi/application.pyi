@@ -1,16 +1,14 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from syncless.http.application import Application
-from syncless.http.body import Body
-from syncless.http.exchange import Exchange, Upgrade
+from syncless.http.exchange import Application, Exchange, Upgrade
 from syncless.http.listener import Listener
 from syncless.http.request import Request
 from syncless.http.requestheads import RequestHeads
 from syncless.http.trust import Forward
 
 class Input:
-    def __init__(self, body: Body) -> None: ...
+    def __init__(self, body: Any) -> None: ...
     def read(self, size: int | None = -1, /) -> bytes: ...
     def readline(self, size: int | None = -1, /) -> bytes: ...
     def readlines(self, hint: int | None = -1, /) -> list[bytes]: ...
@@ -56,7 +54,6 @@ class WSGIApplication(Application):
         websocket: Callable[[Upgrade, dict[str, Any]], object] | None = None,
         pages: dict[str, Callable[..., Any]] | None = None,
     ) -> None: ...
-    def close(self) -> None: ...
 
 class EnvironMaker:
     template: dict[str, Any]

@@ -32,11 +32,9 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from syncless._core.cpython.compat cimport dict_version
-from syncless.http.application cimport Application
-from syncless.http.body cimport DIRECT, Body
-from syncless.http.exchange cimport Exchange, Upgrade
+from syncless.http.exchange cimport Application, Exchange, Upgrade
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Incoming
+from syncless.http.peer cimport DIRECT, Body, Incoming
 from syncless.http.request cimport (
     CLIENT, CLIENT_PORT, HOST, IDENT, LOCAL_NAME, LOCAL_PORT, METHOD, PARTS, PATH, QUERY, ROOT_PATH, SCHEME,
     UNREAD_LINE, USER, VERSION, Part, Request,
@@ -600,8 +598,7 @@ cdef class WSGIApplication(Application):
         cdef int64_t serial = self.heads.scanned
         cdef dict environ = self.environs.make(incoming)
         if exchange is None:
-            exchange = self.spare
-            self.spare = None
+            exchange = <WSGIExchange> self.take_spare()
         if exchange is None:
             exchange = WSGIExchange(<Listener> incoming.listener, self.call)
         if incoming.stream.layer != NULL:
@@ -626,12 +623,7 @@ cdef class WSGIApplication(Application):
             if memory != NULL and exchange.head_serial == memory.serial and exchange.reusable():
                 self.heads.spares[memory.index] = exchange
                 return 0
-        self.spare = exchange
-        return exchange.forget()
-
-    def close(self) -> None:
-        """Drops the objects kept for later requests."""
-        self.spare = None
+        return self.keep_spare(exchange)
 
 
 cdef enum:

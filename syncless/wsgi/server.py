@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import syncless
 from syncless.http import server
-from syncless.http.application import Application, MountedApplications
+from syncless.http.exchange import Application, MountedApplications
 from syncless.tools.imports import when_executed
 from syncless.wsgi.application import WSGIApplication
 from syncless.wsgi.client import client_gone

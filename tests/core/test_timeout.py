@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from syncless import Timeout, deadline, sleep, spawn
+from syncless import Timeout, current_loop, deadline, sleep, spawn
 
 pytestmark = pytest.mark.virtual_time
 
@@ -87,3 +87,26 @@ def test_own_start_of_a_subclass_is_called():
     started = Counted.start_new(1)
     assert started.pending and started.starts == 1
     started.cancel()
+
+
+@pytest.mark.parametrize("slack", [None, 0, 0.001])
+def test_waits_that_end_nearly_together_end_in_one_wakeup(slack):
+    def after(seconds):
+        sleep(seconds)
+        return time.monotonic() - started
+
+    loop, usual = current_loop(), current_loop().timer_slack
+    assert usual == 0.0001
+    try:
+        if slack is not None:
+            loop.timer_slack = slack
+        started = time.monotonic()
+        asked = [1, 1.00005, 1.0009, 2, 3, 3.00005]
+        woken = [tasklet.result() for tasklet in [spawn(after, seconds) for seconds in reversed(asked)]][::-1]
+    finally:
+        loop.timer_slack = usual
+    seen = {0: asked, 0.001: [1.0009, 1.0009, 1.0009, 2, 3.00005, 3.00005]}
+    assert woken == pytest.approx(seen.get(slack, [1.00005, 1.00005, 1.0009, 2, 3.00005, 3.00005]), abs=1e-6)
+    for wrong in (-1, 2, float("nan")):
+        with pytest.raises(ValueError, match="seconds from 0 to 1"):
+            loop.timer_slack = wrong

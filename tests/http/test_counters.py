@@ -2,7 +2,7 @@
 
 import pytest
 
-from syncless.http.counters import CELLS, SECONDS, Counters, totals
+from syncless.http.listener import CELLS, SECONDS, Counters, totals
 from syncless.http.status.overview import quantile, rates
 from syncless.http.status.scoreboard import CELL, Scoreboard
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 import pytest
 
 import syncless.http
-from syncless.http.application import Application
+from syncless.http.exchange import Application
 from syncless.http.limits import Limits, limit_values
 from syncless.http.listener import Listener
 
@@ -47,7 +47,7 @@ def test_slow_clients_are_looked_at_within_their_grace():
     assert looks(body_seconds=0.05, write_seconds=1, linger_seconds=2) == [0.05, 1, 2]
 
 
-@pytest.mark.skipif(not (ROOMS / "http" / "body.pyx").exists(), reason="the sources are not here")
+@pytest.mark.skipif(not (ROOMS / "http" / "peer.pyx").exists(), reason="the sources are not here")
 def test_each_limit_of_the_struct_is_used():
     sources = "".join(
         path.read_text() for path in ROOMS.rglob("*") if path.suffix in (".pyx", ".c", ".h", ".pxd")

@@ -1,4 +1,4 @@
-"""http/sockets and http/program/sharing: listening sockets of a server, and of a master's slots."""
+"""http/sockets and http/program/slot: listening sockets of a server, and of a master's slots."""
 
 import errno
 import os
@@ -7,8 +7,7 @@ import socket
 import pytest
 
 from syncless.http.addresses import Bind, parse_bind
-from syncless.http.program.sharing import SharedSockets
-from syncless.http.program.slot import Slot
+from syncless.http.program.slot import SharedSockets, Slot
 from syncless.http.sockets import SocketOptions, Sockets
 
 HERE = Bind(host="127.0.0.1", port=0)

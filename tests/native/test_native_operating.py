@@ -12,12 +12,11 @@ import time
 import pytest
 
 import syncless
-from syncless.http.counters import CELLS, Counters, totals
 from syncless.http.limits import Limits
+from syncless.http.listener import CELLS, Counters, totals
 from syncless.native import handlerthreads
-from syncless.native.inbox import Inbox
 from syncless.native.routing import parse_routes
-from syncless.native.threads import Threads
+from syncless.native.threads import Inbox, Threads
 from syncless.wsgi import Server
 from tests.native.conftest import python
 from tests.programs import run_unchecked

@@ -2,6 +2,7 @@
 WHAT [QUERIES]``, where WHAT is a function of this module. Prints JSON."""
 
 import asyncio
+import atexit
 import contextlib
 import io
 import json
@@ -16,6 +17,11 @@ from syncless.patches import mysql, patch_all, patch_native, queries
 TASKLETS = 40
 LONG = 60
 """Seconds of a query whose end no test waits for."""
+
+
+def leave_unmade_connections():
+    """Drivers do not close the socket of one that was interrupted while it was made."""
+    warnings.simplefilter("ignore", ResourceWarning)
 
 
 class PostgreSQL:
@@ -92,6 +98,25 @@ class Psycopg2(PostgreSQL):
         cursor.fetchone()
 
 
+class Pg8000(PostgreSQL):
+    others = ("many_rows", "copy")
+
+    def __init__(self, port):
+        import pg8000.dbapi
+
+        self.error = pg8000.dbapi.Error
+        self.connect = lambda: pg8000.dbapi.connect("postgres", host="127.0.0.1", port=port)
+
+    def is_open(self, connection):
+        return connection._sock is not None
+
+    def many_rows(self, connection):
+        Psycopg.many_rows(self, connection.cursor())
+
+    def copy(self, connection):
+        connection.cursor().execute(f"COPY (SELECT 5, pg_sleep({LONG})) TO STDOUT", stream=io.StringIO())
+
+
 class PyMySQL(PostgreSQL):
     running = (
         "SELECT COUNT(*) FROM information_schema.processlist "
@@ -147,9 +172,7 @@ class Redis:
     def __init__(self, port):
         import redis
 
-        warnings.simplefilter(
-            "ignore", ResourceWarning
-        )  # of a connection that was interrupted while it was made
+        leave_unmade_connections()
         self.error = redis.RedisError
         client = redis.Redis(port=port, max_connections=200)
         self.client = SimpleNamespace(closed=False, rollback=lambda: None, close=lambda: None, redis=client)
@@ -166,6 +189,28 @@ class Redis:
 
     def value(self, connection, query):
         return connection.redis.info("clients")[query]
+
+
+class PyMongo(Redis):
+    """The same of MongoDB; what its server still computes is not known here."""
+
+    def __init__(self, port):
+        import pymongo
+
+        leave_unmade_connections()
+        self.error = pymongo.errors.PyMongoError
+        client = pymongo.MongoClient("127.0.0.1", port, maxPoolSize=200)
+        atexit.register(client.close)
+        self.client = SimpleNamespace(rollback=lambda: None, close=lambda: None, admin=client.admin)
+        self.connect = lambda: self.client
+
+    def ask(self, connection, number, pause):
+        return connection.admin.command("slow", seconds=pause, number=number)["number"]
+
+    running = 0
+
+    def value(self, connection, query):
+        return query
 
 
 class SQLAlchemy(PostgreSQL):
@@ -189,14 +234,25 @@ class SQLAlchemyPsycopg2(SQLAlchemy):
     url = "postgresql+psycopg2://postgres@127.0.0.1:{}/postgres"
 
 
+class SQLAlchemyPg8000(SQLAlchemy):
+    url = "postgresql+pg8000://postgres@127.0.0.1:{}/postgres"
+
+    def __init__(self, port):
+        leave_unmade_connections()
+        super().__init__(port)
+
+
 DRIVERS = {
     "psycopg": (Psycopg, "psycopg", "postgresql"),
     "psycopg2": (Psycopg2, "psycopg2", "postgresql"),
+    "pg8000": (Pg8000, "pg8000", "postgresql"),
     "pymysql": (PyMySQL, "pymysql", "mariadb"),
     "mysqlclient": (MySQLClient, "MySQLdb", "mariadb"),
     "redis": (Redis, "redis", "redis"),
+    "pymongo": (PyMongo, "pymongo", "mongodb"),
     "sqlalchemy with psycopg": (SQLAlchemy, "sqlalchemy", "postgresql"),
     "sqlalchemy with psycopg2": (SQLAlchemyPsycopg2, "sqlalchemy", "postgresql"),
+    "sqlalchemy with pg8000": (SQLAlchemyPg8000, "sqlalchemy", "postgresql"),
 }
 """Name -> (class, the module that it imports, the server)."""
 

@@ -170,7 +170,7 @@ def mongodb():
     bson = pytest.importorskip("bson", reason="pymongo is not installed: pip install pymongo")
 
     def talk(sock):
-        with sock, sock.makefile("rb") as incoming:
+        with contextlib.suppress(ConnectionError), sock, sock.makefile("rb") as incoming:
             while head := incoming.read(16):
                 length, number, _, opcode = struct.unpack("<iiii", head)
                 body = incoming.read(length - 16)
@@ -193,6 +193,7 @@ def mongodb():
                     )
                 elif "slow" in asked:
                     time.sleep(asked["seconds"])
+                    answer["number"] = asked.get("number")
                 document = bson.encode(answer)
                 if opcode == 2013:
                     sock.sendall(struct.pack("<iiiiiB", 21 + len(document), 0, number, 2013, 0, 0) + document)

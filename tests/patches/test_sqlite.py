@@ -217,14 +217,16 @@ def test_long_statement_lets_others_run(tmp_path, mode):
     for place in ":memory:", sys.argv[1] + "/db":
         connection = sqlite3.connect(place)
         files.set_mode(sys.argv[2])
-        order = []
-        connection.create_function("enough", 0, lambda: order.count("turn") >= 3)
+        order, others = [], []
+        def enough():
+            if not others: others.extend([syncless.spawn(take_turns), syncless.spawn(use)])
+            return order.count("turn") >= 3
+        connection.create_function("enough", 0, enough)
         def take_turns():
             for _ in range(3):
                 syncless.sleep(0); order.append("turn")
         def use():
             assert connection.execute("SELECT 5").fetchone() == (5,); order.append("second")
-        others = [syncless.spawn(take_turns), syncless.spawn(use)]
         assert threads_of(connection, counting % "NOT enough()") == 0
         order.append("first")
         for each in others: each.join()
@@ -288,6 +290,123 @@ def test_long_statement_can_be_ended():
     except sqlite3.OperationalError as error: assert str(error) == "interrupted"
     else: raise AssertionError
     assert threads_of(connection, "SELECT 5") == 0
+    connection.close()
+    """
+    )
+
+
+def test_long_statement_in_a_thread_can_be_ended(tmp_path):
+    check(
+        COUNT
+        + """
+    from syncless.io import files
+    connection = sqlite3.connect(sys.argv[1] + "/db", isolation_level=None)
+    connection.execute("CREATE TABLE t (n)")
+    cursor = connection.cursor()
+    write = f"INSERT INTO t {endless}"
+    def fetch(): cursor.execute(f"SELECT 1 UNION ALL SELECT * FROM ({endless})").fetchall()
+    calls = [lambda: connection.execute(write), lambda: cursor.execute(write), fetch]
+    calls += [lambda: connection.executescript(write), lambda: connection.execute(endless).fetchall()]
+    for call in calls:
+        for mode in "adaptive", "pool":
+            files.set_mode(mode)
+            try:
+                with syncless.Timeout(0.005): call()
+            except syncless.Timeout: pass
+            else: raise AssertionError
+            assert cursor.execute("SELECT 5").fetchall() == [(5,)]
+            connection.execute("INSERT INTO t VALUES (5)")
+            killed = syncless.spawn(call)
+            syncless.sleep(0.001)
+            killed.kill()
+    assert connection.execute("SELECT DISTINCT n FROM t").fetchall() == [(5,)]
+    connection.close()
+    """,
+        tmp_path,
+        timeout=30,
+    )
+
+
+def test_killed_tasklet_executes_nothing_when_its_connection_is_free_again(tmp_path):
+    check(
+        COUNT
+        + """
+    connection, event = sqlite3.connect(sys.argv[1] + "/db", isolation_level=None), syncless.Event()
+    connection.execute("CREATE TABLE t (n)")
+    connection.create_function("waits", 0, lambda: event.wait() and 5)
+    reader = syncless.spawn(connection.execute, "SELECT waits()")
+    syncless.sleep(0)
+    writer = syncless.spawn(connection.execute, "INSERT INTO t VALUES (1)")
+    from syncless.patches.sqlite import uses
+    from tests.waiting import eventually
+    assert eventually(lambda: uses.use_of(connection).waiting)
+    writer.kill()
+    event.set()
+    reader.join()
+    connection.execute("INSERT INTO t VALUES (2)")
+    assert connection.execute("SELECT n FROM t").fetchall() == [(2,)]
+    connection.close()
+    """,
+        tmp_path,
+    )
+
+
+def test_exception_thrown_inside_a_function_comes_out_of_the_call():
+    """What SQLite calls cannot raise it: SQLite makes an error of its own of it, or ignores it."""
+    check(
+        COUNT
+        + """
+    event = syncless.Event()
+    def wait(*args): event.wait(); return 0
+    class Sums:
+        def __init__(self): self.steps = 0
+        def step(self, n):
+            self.steps += 1
+            if self.steps == 2: wait()
+        def finalize(self): return self.steps
+        value, inverse = finalize, step
+    rows = "(SELECT 1 AS n UNION ALL SELECT 2)"
+    cases = [
+        (lambda c: c.create_function("f", 0, wait, deterministic=True), "SELECT f()"),
+        (lambda c: c.create_function("f", -1, wait), f"SELECT n, n = 2 AND f(n) FROM {rows}"),
+        (lambda c: c.create_aggregate("f", 1, Sums), f"SELECT f(n) FROM {rows}"),
+        (lambda c: c.create_collation("f", wait), f"SELECT n FROM {rows} ORDER BY 'a' || n COLLATE f"),
+        (lambda c: c.set_authorizer(wait), "SELECT 1"),
+        (lambda c: c.set_trace_callback(wait), "SELECT 1"),
+        (lambda c: c.set_progress_handler(wait, 1), "SELECT 1 UNION SELECT 2"),
+    ]
+    if sys.version_info >= (3, 11) and sqlite3.sqlite_version_info >= (3, 25):
+        over = f"SELECT f(n) OVER (ORDER BY n ROWS 1 PRECEDING) FROM {rows}"
+        cases.append((lambda c: c.create_window_function("f", 1, Sums), over))
+    class Gone(Exception): pass
+    def use(connection, sql):
+        seen.append("begins")
+        try: seen.append(connection.execute(sql).fetchall())
+        except BaseException as error: seen.append(error)
+    for register, sql in cases:
+        for thrown in syncless.TaskletExit(), Gone(), KeyError("slow"):
+            connection, seen = sqlite3.connect(":memory:"), []
+            register(connection)
+            tasklet = syncless.spawn(use, connection, sql)
+            syncless.sleep(0)
+            tasklet.kill(thrown)
+            assert seen == ["begins", thrown], (sql, seen)
+            connection.set_authorizer(None); connection.set_trace_callback(None)
+            connection.set_progress_handler(None, 1)
+            assert connection.execute("SELECT 5").fetchall() == [(5,)]
+            connection.close()
+    connection = sqlite3.connect(":memory:")
+    connection.create_function("f", 0, wait)
+    try:
+        with syncless.deadline(0.001): connection.execute("SELECT f()")
+    except TimeoutError: pass
+    else: raise AssertionError
+    def fails():            # of the function's own, caught and raised: SQLite's error, as without the patch
+        with syncless.deadline(0.001): event.wait()
+    connection.create_function("f", 0, fails)
+    try: connection.execute("SELECT f()")
+    except sqlite3.OperationalError as error: assert "user-defined function" in str(error)
+    else: raise AssertionError
     connection.close()
     """
     )

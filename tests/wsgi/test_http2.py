@@ -1,6 +1,7 @@
 """HTTP/2: a connection carries requests, each of which is as one of HTTP/1.1 to its application."""
 
 import contextlib
+import gc
 import importlib.util
 import os
 import shutil
@@ -84,6 +85,20 @@ def test_blocking_requests_of_one_connection_wait_at_once(connect):
     client = client()
     streams = [client.ask(f"/{i}") for i in range(50)]
     assert [client.answer(stream)[2] for stream in streams] == [b"hello"] * 50
+
+
+@pytest.mark.parametrize(("at_once", "kept"), [(10, 10), (50, 32)])
+def test_objects_of_requests_that_came_together_are_used_again(connect, at_once, kept):
+    def exchanges():
+        return sum(type(found).__name__ == "WSGIExchange" for found in gc.get_objects())
+
+    before = exchanges()
+    _, client = connect(hello)
+    client = client()
+    for _ in range(2):
+        for stream in [client.ask() for _ in range(at_once)]:
+            assert client.answer(stream)[2] == b"hello"
+        assert exchanges() - before == kept
 
 
 @pytest.mark.parametrize(
@@ -264,6 +279,23 @@ def test_idle_connection_is_told_and_closed(connect):
     client.wait_for(events.ConnectionTerminated)
     while client.read():
         pass
+
+
+def test_malformed_head_sets_no_time_for_the_other_streams(connect):
+    """A stream that is reset in the middle of its head: the head is over."""
+    gate = syncless.Event()
+
+    def app(environ, start_response):
+        gate.wait()
+        return hello(environ, start_response)
+
+    _, client = connect(app, head_seconds=1)
+    client = client()
+    good, bad = client.ask(), client.ask("/", "GET", ("x-a", "a\0"))
+    assert client.answer(bad)[2] is None
+    syncless.sleep(5)
+    gate.set()
+    assert client.answer(good)[2] == b"hello"
 
 
 def test_requests_beyond_the_limit_wait_and_are_refused(connect):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import syncless
-from syncless.http.counters import CELLS, Counters, totals
+from syncless.http.listener import CELLS, Counters, totals
 from syncless.http.trust import seconds_since
 from syncless.wsgi import Server, current_request
 from tests.waiting import eventually

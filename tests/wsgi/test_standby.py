@@ -21,7 +21,7 @@ from syncless.http.acceptor import Acceptor, join, take
 from syncless.io import socket
 from syncless.wsgi import Server
 from tests.plugin import Client
-from tests.programs import run_unchecked
+from tests.programs import check, run_unchecked
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif("epoll" not in BACKENDS, reason="threads stand by where there is epoll")
@@ -660,3 +660,20 @@ def test_it_does_not_go_with_native_handlers():
         Server(print, standby_threads=1, native={"/": print})
     with pytest.raises(ValueError, match="between 0 and 15"):
         Server(print, standby_threads=16)
+
+
+def test_a_side_that_a_tasklet_begins_tells_where_its_thread_is():
+    """Under the patch get_ident() is that of the tasklet."""
+    check("""
+        import syncless
+        from syncless.http.standby import Side
+
+        def begin():
+            side = Side(0)
+            side.begin()
+            place = side.place()
+            side.close()
+            return place
+
+        assert "standby.py:" in syncless.spawn(begin).result()
+    """)

@@ -14,9 +14,8 @@ import pytest
 import syncless
 from syncless._core.calls import filesystems
 from syncless._core.calls.files import walk_parts
-from syncless.http.static.files import LONGEST, StaticFiles
-from syncless.http.static.mediatypes import media_type
-from syncless.http.static.ranges import MOST
+from syncless.http.static.answers import MOST_RANGES
+from syncless.http.static.files import LONGEST, StaticFiles, media_type
 from syncless.wsgi import Server
 from syncless.wsgi.application import EnvironRequest
 from tests.kernel import needs_openat2
@@ -279,7 +278,7 @@ def test_range_behind_the_end_is_not_satisfiable(served, text):
         "bytes=1-2;3-4",
         "bytes=" + "9" * 30 + "-",
         "bytes=0-,0-,0-",
-        "bytes=" + ",".join("0-0" for _ in range(MOST + 1)),
+        "bytes=" + ",".join("0-0" for _ in range(MOST_RANGES + 1)),
     ],
 )
 def test_range_that_is_ignored(served, text):

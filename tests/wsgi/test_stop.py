@@ -167,6 +167,18 @@ def test_requests_are_interrupted_after_the_grace_period(start):
     assert client.response()[0] == 503
 
 
+def test_connection_whose_client_goes_on_sending_is_closed_at_last(start):
+    """Its request is answered, and the client does not hear of it."""
+    server = start(slow, stop_seconds=0.5, stop_idle_seconds=0.1)
+    client = start.client(server)
+    client.send(b"POST /?1000 HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
+    assert eventually(lambda: server.census()["active"] == 1)
+    before = syncless.current_loop().census()["watched descriptors"]
+    server.stop()
+    assert syncless.current_loop().census()["watched descriptors"] == before - 2  # it listens no more, either
+    assert client.response()[0] == 503
+
+
 def test_a_stopped_server_can_start_again():
     server = Server(slow, port=0)
     for _ in range(2):

@@ -1,6 +1,8 @@
 """Methods of io.FileIO, on which the buffered and text files stand: descriptors.pyx for objects.
 
-Each parks where it would wait. In a thread without a loop the original is called.
+Each parks where it would wait. In a thread without a loop the original is called. They are not in
+descriptors.pyx because a Python whose io.FileIO is unknown is to lose files, and not sockets, which need that
+module, too (tests/patches/test_unknown_pythons.py).
 """
 
 import _io

@@ -196,7 +196,7 @@ def watched_by(poll) -> dict:
 
 def drop_cancellation(task) -> None:
     """The task does not raise CancelledError any more for the calls of cancel() that it has not noticed; see
-    asyncio/uncancel.py. A task that is no asyncio.Task is left alone."""
+    asyncio/eventloop.py. A task that is no asyncio.Task is left alone."""
     import _asyncio                     # here: asyncio must be imported before it
     if isinstance(task, _asyncio.Task):
         (<unsigned char*> <PyObject*> task)[must_cancel_at] &= ~must_cancel_bit

@@ -58,6 +58,10 @@ cdef enum:
     WOKEN = 0xfffffffe          # wake()
 
 cdef class EpollPoller(Poller):
+    cdef int epoll_fd
+    cdef int spare          # a ready descriptor, made when the pipe has gone; or -1
+    cdef bint coarse        # the kernel has no epoll_pwait2: milliseconds, rounded up
+
     def __cinit__(self):
         self.name = "epoll"
         self.epoll_fd = self.spare = -1

@@ -62,6 +62,10 @@ cdef enum:
 
 
 cdef class KqueuePoller(Poller):
+    cdef int kqueue_fd
+    cdef int process            # that has opened it: a child has no kqueue of its parent
+    cdef list broken            # (descriptor, generation): pipes without a reader, for the next wait()
+
     def __cinit__(self):
         self.name = "kqueue"
         self.kqueue_fd = -1

@@ -1,5 +1,9 @@
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any
+
+from syncless._core.loop import Loop
+from syncless._core.tasklet import Tasklet
 
 class Event:
     """A flag that tasklets wait for (threading.Event)."""
@@ -41,3 +45,10 @@ class Lock(Semaphore):
         """Takes the lock, waiting at most `timeout` seconds (-1: forever). Returns whether it got it."""
     def release(self) -> None:  # type: ignore[override]
         """Releases the lock, or hands it to the longest waiter. RuntimeError if it is not held."""
+
+class Waits:
+    def label(self, tasklet: Tasklet[Any]) -> str: ...
+    def holder(self, thing: object) -> Tasklet[Any] | None: ...
+    def circles(self) -> list[list[Tasklet[Any]]]: ...
+
+def may_be_circles(loop: Loop) -> bool: ...

@@ -30,8 +30,7 @@ from syncless.http.program.preparing import Preparation, nothing_yet
 from syncless.http.program.process import ServiceManager
 from syncless.http.program.reporting import OfMaster
 from syncless.http.program.running import LAST_CALL, Terminal, delay_notice, refusing_signals
-from syncless.http.program.sharing import SharedSockets
-from syncless.http.program.slot import BEAT, LAPSE, Failures, Slot, Worker
+from syncless.http.program.slot import BEAT, LAPSE, Failures, SharedSockets, Slot, Worker
 from syncless.http.program.worker import Work, fork
 from syncless.http.server import Server
 from syncless.http.status.options import StatusOptions

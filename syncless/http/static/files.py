@@ -8,6 +8,7 @@ decides how much of one is sent.
 from __future__ import annotations
 
 import errno
+import mimetypes
 import os
 import stat
 from collections.abc import Mapping
@@ -20,7 +21,6 @@ from syncless.http.codings import accepted, gains
 from syncless.http.request import Request
 from syncless.http.static.answers import SMALL, Answer, Known, answer_with, describe, plain, wants_all
 from syncless.http.static.directory import Directory, is_safe
-from syncless.http.static.mediatypes import media_type
 
 Paths = Mapping[str, "str | os.PathLike[str]"]
 
@@ -30,6 +30,42 @@ LONGEST = 512
 """Characters of a path and an Accept-Encoding field that are remembered: clients choose them."""
 SUFFIXES = {"br": ".br", "zstd": ".zst", "gzip": ".gz"}
 """Content coding -> the end of the name of a file that has it."""
+
+UNKNOWN_TYPE = "application/octet-stream"
+_TYPES = {
+    "avif": "image/avif",
+    "cjs": "text/javascript",
+    "css": "text/css",
+    "csv": "text/csv",
+    "html": "text/html",
+    "htm": "text/html",
+    "js": "text/javascript",
+    "json": "application/json",
+    "jsonld": "application/ld+json",
+    "m4a": "audio/mp4",
+    "map": "application/json",
+    "md": "text/markdown",
+    "mjs": "text/javascript",
+    "mp4": "video/mp4",
+    "svg": "image/svg+xml",
+    "txt": "text/plain",
+    "wasm": "application/wasm",
+    "webm": "video/webm",
+    "webmanifest": "application/manifest+json",
+    "webp": "image/webp",
+    "woff": "font/woff",
+    "woff2": "font/woff2",
+    "xml": "application/xml",
+    "zst": "application/zstd",
+}
+"""Types on which the Pythons and the systems do not agree, or which some of them do not know."""
+_ENCODED = {
+    "br": "application/x-brotli",
+    "bzip2": "application/x-bzip2",
+    "compress": "application/x-compress",
+    "gzip": "application/gzip",
+    "xz": "application/x-xz",
+}
 
 
 class Candidates(NamedTuple):
@@ -136,3 +172,14 @@ def _to_directory(candidates: Candidates, request: Request) -> Answer | None:
     target = quote((request.root_path + request.path).encode("latin-1")) + "/"
     query = request.query
     return plain("301 Moved Permanently", ("Location", f"{target}?{query}" if query else target))
+
+
+def media_type(name: str) -> str:
+    """With a charset for text. A compressed file has the type of its compression: it is what it is, and not
+    to be unpacked on the way."""
+    _, dot, extension = name.rpartition(".")
+    found = _TYPES.get(extension.lower()) if dot else None
+    if found is None:
+        guessed, encoding = mimetypes.guess_type("/" + name.rpartition("/")[2], strict=False)
+        found = _ENCODED.get(encoding, UNKNOWN_TYPE) if encoding else guessed or UNKNOWN_TYPE
+    return found + "; charset=utf-8" if found.startswith("text/") else found

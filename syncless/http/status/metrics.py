@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import syncless
-from syncless.http.counters import SECONDS
+from syncless.http.listener import SECONDS
 from syncless.http.status.scoreboard import CAUSES, PHASES, Scoreboard
 
 COUNTERS = (

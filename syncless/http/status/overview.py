@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import syncless
-from syncless.http.counters import SECONDS as BOUNDS
+from syncless.http.listener import SECONDS as BOUNDS
 from syncless.http.status.scoreboard import PHASES, Scoreboard, figures_of
 from syncless.tools.records import record
 

@@ -28,9 +28,8 @@ from typing import Any
 from syncless._core.calls.sidethread import SideThread, wait_readable
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop
-from syncless.http.counters import Counters
 from syncless.http.exchange import Exchange
-from syncless.http.listener import Listener
+from syncless.http.listener import Counters, Listener
 from syncless.http.server import Server
 from syncless.http.status.scoreboard import CAUSES, WAITS, Row, write
 from syncless.tools.blockers import stall_of

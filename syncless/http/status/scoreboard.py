@@ -11,7 +11,7 @@ import mmap
 from collections.abc import Iterable
 from typing import Any
 
-from syncless.http.counters import CELLS, FREE, totals
+from syncless.http.listener import CELLS, FREE, totals
 
 WAITS = {
     "sleep": "sleep",

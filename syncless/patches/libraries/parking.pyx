@@ -41,6 +41,10 @@ cdef extern from "interpose.h" nogil:
     ctypedef struct interpose_counts:
         unsigned long long waits, with_lock, broken, holding_gil, no_tasklet, lock_waits
     interpose_counts interpose_stats
+    ctypedef struct interposer:
+        const char* name        # of libc's function
+        void* function
+        void* original
     const interposer* interposer_find(const char* name) noexcept
     void interpose_count(unsigned long long* count) noexcept
 

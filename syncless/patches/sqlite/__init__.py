@@ -44,6 +44,16 @@ CHECK_SAME_THREAD = 4
 """Position of this argument in sqlite3.connect."""
 WHY = "waits for a database that is locked, and for a disk"
 
+CALLBACKS = (
+    ("create_function", "func", 2),
+    ("create_aggregate", "aggregate_class", 2),
+    ("create_window_function", "aggregate_class", 2),
+    ("create_collation", "callable", 1),
+    ("set_authorizer", "authorizer_callback", 0),
+    ("set_trace_callback", "trace_callback", 0),
+)
+"""Methods of connections that take a function for SQLite to call; that argument, by name and position."""
+
 _ABSENT: Any = object()
 
 
@@ -176,6 +186,10 @@ def _patch(patcher: Patcher, module: Any) -> None:
     in_place(cursor, "fetchmany", fetchmany, WHY)
     name = "set_progress_handler"
     in_place(connection, name, uses.sets_progress_handler(vars(connection)[name]), "keeps ours, too")
+    for name, argument, position in CALLBACKS:
+        if hasattr(connection, name):
+            new = uses.registers(vars(connection)[name], argument, position)
+            in_place(connection, name, new, "loses what is thrown at a tasklet in the function")
     if hasattr(module, "enable_shared_cache"):
         new = uses.enables_shared_cache(module.enable_shared_cache)
         patcher.rebind(module, "enable_shared_cache", new, "such a cache is used in threads only")

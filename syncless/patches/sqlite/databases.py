@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from syncless._core.calls.threads import Share
-from syncless.patches.sqlite.uses import Use, remember, use_of
+from syncless.patches.sqlite.uses import Job, Use, remember, use_of
 
 ENTERING = 8
 """Calls per database that may wait for the write lock at the same time."""
@@ -85,16 +85,20 @@ class Threads:
         self, known: Connection, share: Share, connection: Any, function: Callable[..., Any], *args: Any
     ) -> Any:
         """function(*args) in a thread, or here if the connection must stay in its thread or is in use by the
-        caller. SQLite itself waits for locks, as it does on the connection anyway if that is None."""
+        caller. SQLite itself waits for locks, as it does on the connection anyway if that is None. If the
+        tasklet is interrupted, the statement is, too."""
         if known.strict or known.is_inside():
             return known.call(connection, True, function, args)
+        job = Job()
         try:
             seconds = known.timeout if share is known.database.entering else None
-            return share.run_soon(seconds, known.call, connection, True, function, args)
+            return share.run_soon(seconds, known.call, connection, True, function, args, job)
         except self.module.ProgrammingError as wrong:
             if "created in a thread can only be used in that same thread" not in str(wrong):
                 raise
             known.strict = True
+        finally:
+            job.over = True
         return known.call(connection, True, function, args)
 
     def in_transaction(self, connection: Any) -> bool:

@@ -82,6 +82,7 @@ class Statements:
             known.holds = known.holds and self.threads.in_transaction(connection)
 
     def _execute_and_fetch(self, known: Connection, cursor: Any, args: tuple[Any, ...]) -> None:
+        forget_rows_of(cursor)  # of a tasklet that was interrupted
         self.execute_it(cursor, *args)
         if cursor.description is not None:
             self.rows.begin(known, cursor)

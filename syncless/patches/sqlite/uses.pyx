@@ -28,6 +28,7 @@ from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing
 from syncless._core.current cimport may_park, take_turns
 from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport BaseTasklet
 from syncless._core.threadloop cimport peek_loop
 from syncless._core.wait.sync cimport Semaphore
 
@@ -76,6 +77,11 @@ cdef uint64_t user() noexcept:
     return PyThread_get_thread_ident() if loop is None or loop.current is None else loop.current.serial
 
 
+cdef class Job:
+    """A call of a connection in a thread."""
+    cdef public bint over           # nobody waits for it any more
+
+
 cdef class Use:
     """Of a connection."""
     cdef public bint alone          # its database is in memory, where no other connection can reach it
@@ -85,10 +91,11 @@ cdef class Use:
     cdef bint turns                 # its progress handler is ours
     cdef FileSystem system          # on which it may be read directly
     cdef Semaphore free             # has units when those who wait are to look whether nobody uses it
-    cdef int waiting
+    cdef readonly int waiting
     cdef uint64_t user
     cdef int depth                  # how often that user has entered
-    cdef object thrown              # at the tasklet while it was inside SQLite
+    cdef Job job                    # of the thread that uses it; None otherwise
+    cdef object thrown              # at the tasklet while it was inside SQLite; None otherwise
     cdef object handler     # the application's own
     cdef int calls, left    # how many of ours make one of it
 
@@ -105,6 +112,8 @@ cdef class Use:
 
     def progress(self):
         """SQLite's progress handler. An exception that is thrown here must not get lost in it."""
+        if self.job is not None and self.job.over:
+            return 1
         if self.depth:
             try:
                 take_turns()
@@ -161,12 +170,13 @@ cdef class Use:
             self.free.release_unit()
         return 0
 
-    cdef int raise_thrown(self) except -1:
-        """What was thrown inside SQLite comes out of it as "interrupted"."""
-        if self.thrown is None:
-            return 0
+    cdef inline int leave_or_raise(self) except -1:
+        """What was thrown inside SQLite comes out of it as an error of its own, or not at all."""
         thrown, self.thrown = self.thrown, None
-        raise thrown from None
+        self.leave()
+        if thrown is not None:
+            raise thrown from None
+        return 0
 
     cdef int set_holds_up(self, object connection, bint holds_up) except -1:
         if self.timeout is not None and self.holds_up != holds_up:
@@ -175,19 +185,22 @@ cdef class Use:
             self.holds_up = holds_up
         return 0
 
-    cpdef object call(self, object connection, bint holds_up, object function, tuple args):
+    cpdef object call(self, object connection, bint holds_up, object function, tuple args, Job job=None):
         """function(*args), while nobody else uses the connection. `holds_up`: whether SQLite itself waits for
         a lock; no matter without a connection."""
         self.enter()
         try:
+            if job is not None:
+                if job.over:
+                    return None
+                self.job = job
             if connection is not None and self.holds_up != holds_up:
                 self.set_holds_up(connection, holds_up)
             return function(*args)
-        except BaseException:
-            self.raise_thrown()
-            raise
         finally:
-            self.leave()
+            if job is not None:
+                self.job = None
+            self.leave_or_raise()
 
     cdef object execute(self, object connection, object function, object this, object sql,
             object parameters):
@@ -201,9 +214,8 @@ cdef class Use:
                     self.set_holds_up(connection, False)
                 return function(this, sql) if parameters is ABSENT else function(this, sql, parameters)
             except BaseException as error:
-                self.raise_thrown()
-                if not isinstance(error, operational) or str(error) != "database is locked" or (
-                        self.depth > 1):
+                if self.thrown is not None or self.depth > 1 or not (
+                        isinstance(error, operational) and str(error) == "database is locked"):
                     raise
                 if deadline == UNKNOWN:
                     deadline = deadline_after(self.timeout)
@@ -211,7 +223,7 @@ cdef class Use:
                 if deadline != NEVER and left <= 0:
                     raise
             finally:
-                self.leave()
+                self.leave_or_raise()
             sleep(pause if deadline == NEVER else min(pause, left / 1e9))
             pause = min(2 * pause, LAST_PAUSE)
 
@@ -285,6 +297,8 @@ def executes(original, in_thread, bint of_connections, dict ahead):
                     if ahead:
                         ahead.pop(id(self), None)
                     found = use.execute(connection, original, self, sql, parameters)
+                    if ahead:       # by the thread of a tasklet that was interrupted
+                        ahead.pop(id(self), None)
                     if kind & READS and not use.alone and not use.holds and connection.in_transaction:
                         use.holds = True
                     return found
@@ -310,11 +324,8 @@ def fetches(original, in_thread, dict ahead):
         use.enter()
         try:
             return original(self)
-        except BaseException:
-            use.raise_thrown()
-            raise
         finally:
-            use.leave()
+            use.leave_or_raise()
     return wraps(original)(fetch)
 
 
@@ -353,9 +364,66 @@ def sets_progress_handler(original):
         ours = {"progress_handler": progress, "n": every}
         names = list(ours)[:len(args)]
         original(connection, *[ours.pop(name) for name in names], **ours)
-        use.handler = handler
+        use.handler = None if handler is None else Callback(use, handler)
         use.calls = use.left = calls
     return wraps(original)(method)
+
+
+cdef class Callback:
+    """A function of the application that SQLite calls. An exception that is thrown at the tasklet inside it
+    must not get lost in SQLite; those of the function itself are errors of SQLite, as without the patch."""
+    cdef Use use
+    cdef object function
+
+    def __cinit__(self, Use use, function):
+        self.use = use
+        self.function = function
+
+    def __call__(self, *args):
+        cdef Loop loop = peek_loop()
+        cdef BaseTasklet me = None if loop is None else loop.current
+        cdef void* before
+        if me is None:
+            return self.function(*args)
+        before, me.raised = me.raised, NULL
+        try:
+            return self.function(*args)
+        except BaseException as error:
+            if me.raised == <void*> error:
+                self.use.thrown = error
+            raise
+        finally:
+            if me.raised == NULL:
+                me.raised = before
+
+    def __repr__(self):
+        return repr(self.function)      # in reports of its errors
+
+
+cdef class Aggregate(Callback):
+    """A class whose objects have methods that SQLite calls; or such an object."""
+    def __call__(self):
+        return Aggregate(self.use, Callback.__call__(self))
+
+    def __getattr__(self, name):
+        return Callback(self.use, getattr(self.function, name))
+
+
+def registers(original, name, int position):
+    """A method that gives SQLite a function of the application to call, as an argument of this name or at
+    this position."""
+    cdef object kind = Aggregate if name == "aggregate_class" else Callback
+
+    def register(connection, *args, **kwargs):
+        cdef Use use = use_of(connection)
+        if use is None:
+            pass
+        elif len(args) > position and args[position] is not None:
+            args = (*args[:position], kind(use, args[position]), *args[position + 1:])
+        elif kwargs.get(name) is not None:
+            kwargs = {**kwargs, name: kind(use, kwargs[name])}
+        return original(connection, *args, **kwargs)
+    return wraps(original)(register)
 
 
 def in_turn():

@@ -48,7 +48,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport WOKEN, BaseTasklet
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport peek_loop
-from syncless._core.wait.waitqueue cimport queue_pop
+from syncless._core.wait.waitqueue cimport WaitQueue, queue_pop
 
 from syncless._core.current import uninterrupted
 
@@ -57,7 +57,9 @@ cdef dict waiting = {}              # id of an object -> Waiters
 
 @cython.final
 cdef class Waiters:
-    pass
+    """The tasklets that wait for one object."""
+    cdef WaitQueue queue
+    cdef Py_ssize_t count           # tasklets in the queue or about to try
 
 
 cdef Waiters join_waiters(object thing):
