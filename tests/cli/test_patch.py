@@ -131,7 +131,6 @@ def test_application_that_is_not_patched_and_blocks_is_told_once(folder, argumen
     )
 
 
-@pytest.mark.realtime("a thread looks at C code that really sleeps, and guesses which function it is in")
 @needs_stacks
 @pytest.mark.parametrize("arguments", [[], ["--workers", "1"]])
 def test_patched_application_that_blocks_in_c_is_told_once_with_the_cure(folder, arguments):

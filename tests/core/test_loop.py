@@ -465,7 +465,6 @@ def test_signals_are_never_overslept():
     assert done.stdout == "True True\nFalse\n", done.stderr[-500:]
 
 
-@pytest.mark.realtime("clients in another process keep the server busy")
 def test_events_that_take_long_do_not_starve_ready_tasklets():
     """A server that clients in another process keep busy, beside a tasklet that only yields."""
     from syncless.wsgi import Server

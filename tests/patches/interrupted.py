@@ -297,8 +297,9 @@ def late(driver, connections, asks):
 
 
 def long_queries(driver):
-    connections = [driver.connect() for _ in range(100)]
-    return late(driver, connections, [lambda connection: driver.ask(connection, 0, LONG)] * 100)
+    """More than end at a time."""
+    connections = [driver.connect() for _ in range(TASKLETS)]
+    return late(driver, connections, [lambda connection: driver.ask(connection, 0, LONG)] * TASKLETS)
 
 
 def other_ways(driver):

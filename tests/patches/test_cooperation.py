@@ -1,6 +1,5 @@
 """While one tasklet waits in a patched call, a ticker beside it goes on: one test for each target."""
 
-import concurrent.futures
 import json
 import pathlib
 import subprocess
@@ -74,20 +73,6 @@ def told_by(command, wait):
     return json.loads(done.stdout)
 
 
-def command_of(name):
-    return [sys.executable, "-m", "tests.patches.targets", name]
-
-
-@pytest.fixture(scope="module")
-def attempts(request):
-    """{name: first attempt} of the programs that mostly wait: two at a time, ahead of their tests."""
-    named = [item.callspec.params["name"] for item in request.session.items if item.module is request.module]
-    chosen = [name for name in named if name in OUTSIDE]
-    pool = concurrent.futures.ThreadPoolExecutor(2)
-    yield {name: pool.submit(told_by, command_of(name), stalls.WAITS[0]) for name in chosen}
-    pool.shutdown(cancel_futures=True)
-
-
 @pytest.mark.skipif(not virtualtime.AVAILABLE, reason="the clock can be replaced where glibc is")
 @pytest.mark.parametrize("name", [name for name in TARGETS if name not in OUTSIDE])
 def test_ticker_never_stands_still(name):
@@ -99,12 +84,10 @@ def test_ticker_never_stands_still(name):
     assert told["seconds"] == pytest.approx(stalls.WAIT, abs=2e-3) and told["worst_stall"] < 5e-4
 
 
-@pytest.mark.realtime("the waits are those of other processes and of the kernel")
 @pytest.mark.parametrize("name", [name for name in TARGETS if name in OUTSIDE])
-def test_a_ticker_goes_on(attempts, name):
+def test_a_ticker_goes_on(name):
     for wait in stalls.WAITS:
-        first = attempts.pop(name, None)  # not there if this is tried again
-        told = first.result() if first else told_by(command_of(name), wait)
+        told = told_by([sys.executable, "-m", "tests.patches.targets", name], wait)
         assert told["result"] == TARGETS[name][1]
         assert told["seconds"] >= wait * 0.95
         if told["worst_stall"] < stalls.WORST and (told["seconds"] < wait * 10 or name in COMPUTE):

@@ -28,7 +28,7 @@ def run(port_of, name, what, *numbers):
 
 @pytest.mark.parametrize("name", DRIVERS)
 def test_query_of_a_tasklet_whose_time_is_over_ends_on_the_server(name, port_of):
-    assert run(port_of, name, "long_queries") == {"late": 100, "usable": 100, "running": 0}
+    assert run(port_of, name, "long_queries") == {"late": 40, "usable": 40, "running": 0}
 
 
 @pytest.mark.parametrize("name", [name for name, each in DRIVERS.items() if each[0].others])
@@ -65,7 +65,7 @@ def check_storm(told, queries):
 
 @pytest.mark.parametrize("name", DRIVERS)
 def test_no_cancel_hits_the_next_query_of_a_connection(name, port_of):
-    check_storm(run(port_of, name, "storm", 300), 300)
+    check_storm(run(port_of, name, "storm", 100), 100)
 
 
 @pytest.mark.slow
