@@ -193,10 +193,11 @@ RARELY_RUN = {
     f"syncless.{name}"
     for name in (
         *("_core.bytecodes", "_core.nativestack", "_core.cpython.layouts", "_core.cpython.replacing"),
+        *("_core.cyutility", "_core.recorder", "http.request", "native.handler"),
         *("_core.poll.poller", "_core.poll.kqueue", "_core.wait.select"),
         *("_core.calls.files", "_core.calls.filesystems", "_core.calls.fileio", "_core.calls.descriptors"),
         *("_core.calls.messages", "patches.types.fileobjects", "patches.types.tlscalls"),
-        "patches.libraries.parking",
+        *("patches.libraries.parking", "patches.sqlite.uses", "stackless._state"),
     )
 }
 
