@@ -173,6 +173,7 @@ def test_client_that_left_is_not_told_of_behind_its_block(start, on_hangup):
     client.close()
     assert eventually(lambda: server.census()["connections"] == 0)
     assert seen[1:] == ["behind the block", "gone" if on_hangup == "stop" else "done"]
+    assert hangups(server) == (on_hangup == "stop")
 
 
 @pytest.mark.parametrize("on_hangup", ["continue", "stop"])
