@@ -22,6 +22,8 @@ from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport PARKED, READY, BaseTasklet, Observer, Recorder
 from syncless._core.threadloop cimport get_loop
 
+from types import CoroutineType
+
 from syncless._core.waits import Wait, is_installed, where_time_went
 
 cdef extern from *:
@@ -118,6 +120,23 @@ cdef void find_place(KeptWait* wait) noexcept:
     Py_XDECREF_(frame)
 
 
+cdef void find_await(KeptWait* wait, object coroutine) noexcept:
+    """The same of a task: in the coroutines that wait for each other, the innermost last."""
+    cdef PyCodeObject* code
+    cdef bint found = False
+    while type(coroutine) is CoroutineType and coroutine.cr_frame is not None:
+        frame = coroutine.cr_frame
+        code = PyFrame_GetCode(<PyFrameObject*> frame)
+        if is_programs(code) or not found:
+            found = is_programs(code)
+            Py_XDECREF(wait.code)
+            wait.code = <PyObject*> code
+            wait.at = place_in(<PyObject*> frame)
+        else:
+            Py_XDECREF_(code)
+        coroutine = coroutine.cr_await
+
+
 cdef void look(KeptWait* wait, object on) noexcept:
     """Notes where the running tasklet has waited, and on what."""
     cdef bint collects = PyGC_Disable()
@@ -135,6 +154,8 @@ cdef void look(KeptWait* wait, object on) noexcept:
         if text != NULL:
             strncpy(wait.on, text, WORDS - 1)
             wait.on[WORDS - 1] = 0
+    elif hasattr(on, "get_coro"):
+        find_await(wait, on.get_coro())
     put_back(raised)
     if collects:
         PyGC_Enable()

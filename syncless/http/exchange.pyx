@@ -425,7 +425,6 @@ cdef class Exchange(Tasklet):
         """The client has left."""
         if self.interruptible:
             self.interruptible = False              # once
-            self.listener.hangups += 1
             self.gone = throw_in_time(self, ClientGone("the client has left"))
         return 0
 
@@ -433,7 +432,10 @@ cdef class Exchange(Tasklet):
         self.interruptible = False
         if self.gone is not None:                   # it may have met a wait that cannot be interrupted
             thrown, self.gone = self.gone, None
-            stop_throwing(self, thrown)
+            if thrown.exception is None:            # it was raised
+                self.listener.hangups += 1
+            else:
+                stop_throwing(self, thrown)
         return 0
 
     cdef int tell_stop(self, bint at_last) except -1:

@@ -71,11 +71,12 @@ def _libpq() -> Any:
     """The libpq that the module uses, or None if it is linked statically."""
     library = ctypes.CDLL(sys.modules["psycopg2._psycopg"].__file__)
     try:
-        for name in ("PQisnonblocking", "PQtransactionStatus", "PQclear"):
+        for name in ("PQisnonblocking", "PQtransactionStatus", "PQclear", "PQgetCancel", "PQfreeCancel"):
             getattr(library, name).argtypes = [ctypes.c_void_p]
         library.PQsetnonblocking.argtypes = [ctypes.c_void_p, ctypes.c_int]
         library.PQexec.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
-        library.PQexec.restype = ctypes.c_void_p
+        library.PQcancel.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]
+        library.PQexec.restype = library.PQgetCancel.restype = ctypes.c_void_p
     except AttributeError:
         return None
     return library
@@ -101,7 +102,7 @@ class Psycopg2:
             self._wait(connection)
         except BaseException:
             if not connection.closed and connection.get_transaction_status() == ACTIVE:
-                finish(cancel_until, partial(self._wait, connection), partial(in_thread, connection.cancel))
+                finish(cancel_until, partial(self._wait, connection), partial(self.cancel, connection))
             raise
 
     def _wait(self, connection: Any) -> None:
@@ -120,6 +121,19 @@ class Psycopg2:
             else:
                 wait_writable(connection)
 
+    def cancel(self, connection: Any) -> None:
+        """connection.cancel() holds the GIL until the server has answered, which it may never do."""
+        if self._libpq is None:
+            connection.cancel()
+        else:
+            in_thread(self._cancel, self._libpq.PQgetCancel(connection.pgconn_ptr))
+
+    def _cancel(self, request: int) -> None:
+        try:
+            self._libpq.PQcancel(request, ctypes.create_string_buffer(256), 256)
+        finally:
+            self._libpq.PQfreeCancel(request)
+
     def blocking(self, connection: Any, function: Callable[..., Any], *args: Any) -> Any:
         """function(*args) in a thread, with this connection in blocking mode."""
         ended = Event()
@@ -131,7 +145,7 @@ class Psycopg2:
         except BaseException:
             if connection is not None and not ended.is_set():
                 try:
-                    finish(cancel_until, ended.wait, partial(in_thread, connection.cancel))
+                    finish(cancel_until, ended.wait, partial(self.cancel, connection))
                 finally:
                     if not ended.is_set():  # the thread meets the end of the connection
                         shut_down(connection.fileno())

@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import random
+import socket
 import sys
 import warnings
 from types import SimpleNamespace
@@ -45,6 +46,9 @@ class PostgreSQL:
 
     def is_open(self, connection):
         return not connection.closed
+
+    def end_running(self, connection):
+        self.value(connection, self.running.replace("*", "pg_terminate_backend(pid)"))
 
 
 class Psycopg(PostgreSQL):
@@ -133,6 +137,10 @@ class PyMySQL(PostgreSQL):
 
     def is_open(self, connection):
         return connection.open
+
+    def end_running(self, connection):
+        number = self.value(connection, self.running.replace("COUNT(*)", "id"))
+        connection.cursor().execute(f"KILL {number}")
 
     def unbuffered(self, connection):
         with contextlib.closing(connection.cursor(self.module.cursors.SSCursor)) as cursor:
@@ -366,6 +374,58 @@ def behind_a_proxy(driver):
     return running
 
 
+@contextlib.contextmanager
+def passing_on(port, closed):
+    """A proxy in front of the server: gives its own port. As long as the list `closed` is not empty, it takes
+    connections and does nothing with them, but for adding them to the list."""
+
+    def pass_on(source, target):
+        with contextlib.suppress(OSError):
+            while piece := source.recv(1 << 16):
+                target.sendall(piece)
+        target.close()
+
+    def accept(listener):
+        while True:
+            client = listener.accept()[0]
+            if closed:
+                closed.append(client)
+                continue
+            pair = client, socket.create_connection(("127.0.0.1", port))
+            passing.extend(syncless.spawn(pass_on, *each) for each in (pair, pair[::-1]))
+
+    passing = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        accepting = syncless.spawn(accept, listener)
+        yield listener.getsockname()[1]
+        accepting.kill()
+        for each in closed[1:]:
+            each.close()
+        syncless.join_all(passing)
+
+
+def unheard(driver, port):
+    """What is left of a query when nobody answers the cancel."""
+    queries.CANCEL_SECONDS = mysql.CANCEL_SECONDS = 0.05
+    closed = []
+    with passing_on(port, closed) as proxy:
+        behind = type(driver)(proxy)
+        connection = behind.connect()
+        closed.append("from now on")
+        late = 0
+        try:
+            with syncless.deadline(0.05):
+                behind.ask(connection, 0, LONG)
+        except TimeoutError:
+            late = 1
+        told = {"late": late, "open": behind.is_open(connection), "asked": len(closed) > 1}
+        with contextlib.closing(driver.connect()) as other:
+            told["running"] = driver.value(other, driver.running)
+            other.rollback()
+            driver.end_running(other)
+    return told
+
+
 def killed_again(driver, count=10):
     """Each is killed over and over until it has ended."""
     connections = [driver.connect() for _ in range(count)]
@@ -419,7 +479,8 @@ def main(name, port, what, *numbers):
     driver, module, _ = DRIVERS[name]
     if module == "MySQLdb":
         patch_native("MySQLdb")
-    print(json.dumps(globals()[what](driver(port), *map(int, numbers))))
+    given = [port] if what == "unheard" else map(int, numbers)
+    print(json.dumps(globals()[what](driver(port), *given)))
 
 
 if __name__ == "__main__":

@@ -54,6 +54,14 @@ def test_query_of_a_cancelled_coroutine_ends_on_the_server(port_of):
     assert run(port_of, "psycopg", "coroutines") == {"usable": 40, "running": 0}
 
 
+CANCELLED = ("psycopg", "psycopg2", "pg8000", "pymysql", "mysqlclient")
+
+
+@pytest.mark.parametrize("name", CANCELLED)
+def test_connection_is_closed_when_nobody_answers_the_cancel(name, port_of):
+    assert run(port_of, name, "unheard") == {"late": 1, "open": False, "asked": True, "running": 1}
+
+
 def test_thread_of_mysql_that_may_be_of_another_server_is_left_alone(port_of):
     assert run(port_of, "pymysql", "behind_a_proxy") == 1
 

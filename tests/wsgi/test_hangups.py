@@ -173,6 +173,7 @@ def test_client_that_left_is_not_told_of_behind_its_block(start, on_hangup):
     client.close()
     assert eventually(lambda: server.census()["connections"] == 0)
     assert seen[1:] == ["behind the block", "gone" if on_hangup == "stop" else "done"]
+    assert hangups(server) == (on_hangup == "stop")
 
 
 @pytest.mark.parametrize("on_hangup", ["continue", "stop"])
@@ -242,6 +243,67 @@ def test_request_that_waits_in_a_driver_is_stopped(library, call):
         silent.close()
         """)
     assert told == "ClientGone\nto the end\n"
+
+
+@pytest.mark.parametrize("how", ["gone", "deadline", "limit"])
+@pytest.mark.parametrize("answered", [b"", b"HTTP/1.1 200 OK\\r\\nContent-Length: 9\\r\\n\\r\\nhalf"])
+@pytest.mark.parametrize(
+    ("library", "client", "text"),
+    [
+        ("requests", "requests.Session()", "client.get(url).text"),
+        ("urllib3", "urllib3.PoolManager()", "client.request('GET', url).data.decode()"),
+        ("httpx", "httpx.Client(trust_env=False, timeout=60)", "client.get(url).text"),
+    ],
+)
+def test_call_of_an_interrupted_request_ends_and_its_connection_is_closed(
+    library, client, text, answered, how
+):
+    """Where it waits for the answer, or has read half of it. It is not tried again."""
+    needs(library, f"{library} has a pool of connections")
+    expected = {"gone": "ClientGone", "deadline": "TimeoutError", "limit": "RequestTimeout"}[how]
+    check(f"""
+        import contextlib, io, socket, syncless, {library}
+        from syncless.wsgi import Server, while_client_stays
+
+        upstream = socket.create_server(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{{upstream.getsockname()[1]}}/"
+        client = {client}
+        events, ended = [], syncless.Event()
+        block = {{"gone": while_client_stays, "deadline": lambda: syncless.deadline(0.05)}}
+
+        def app(environ, start_response):
+            try:
+                with block.get({how!r}, contextlib.nullcontext)():
+                    {text}
+            except BaseException as error:
+                events.append(type(error).__name__)
+                raise
+            finally:
+                ended.set()
+
+        limit = {{"request_seconds": 0.05}} if {how!r} == "limit" else {{}}
+        with (
+            Server(app, bind="127.0.0.1:0", error_log=io.StringIO(), **limit) as server,
+            socket.create_connection(server.address) as asking,
+        ):
+            asking.sendall(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
+            first, _ = upstream.accept()
+            assert first.recv(65536).startswith(b"GET / ")
+            first.sendall(b"{answered.decode()}")
+            if {how!r} == "gone":
+                syncless.sleep(0.005)
+                asking.close()
+            ended.wait()
+            assert events == [{expected!r}], events
+            assert first.recv(1) == b""
+            second = syncless.spawn(lambda: {text})
+            with upstream.accept()[0] as connection:
+                assert connection.recv(65536).startswith(b"GET / ")
+                connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 5\\r\\n\\r\\nwhole")
+                assert second.result() == "whole"
+        first.close(); upstream.close()
+        client.{"clear" if library == "urllib3" else "close"}()
+        """)
 
 
 def test_block_of_the_application_does_not_end_it_for_the_rest(start):

@@ -1,5 +1,6 @@
 """Each request keeps what it has waited for, where, and for how long."""
 
+import asyncio
 import gc
 import time
 import weakref
@@ -146,6 +147,19 @@ def test_code_of_an_old_request_is_not_kept_alive(waits_of):
     waits_of(lambda: calls.pop()() if calls else None, requests=2)
     gc.collect()
     assert code() is None
+
+
+def test_late_request_of_asgi_shows_where_its_coroutine_stood(background, start, errors):
+    async def pay():
+        await asyncio.sleep(5)
+
+    async def app(scope, receive, send):
+        if scope["type"] != "lifespan":
+            await asyncio.wait_for(pay(), None)
+
+    server = start(app, request_seconds=0.5, slow_request=0.1, error_log=errors)
+    assert start.client(server).get("/")[0] == 503
+    assert f"at tests/wsgi/test_waits.py:{line_of(pay)} in pay()" in errors.getvalue(), errors.getvalue()
 
 
 def test_tasklet_that_is_no_request_records_nothing():
