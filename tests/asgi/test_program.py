@@ -59,10 +59,13 @@ HOOKS = r"""
 import os
 
 def before(variables):
-    os.write(1, b"before %s\n" % variables["PATH_INFO"].encode())
+    tell("before " + variables["PATH_INFO"])
 
 def after(variables, status):
-    os.write(1, b"after %s %d\n" % (variables["asgi.scope"]["type"].encode(), status))
+    tell("after " + variables["asgi.scope"]["type"] + " " + str(status))
+
+def tell(line):                             # in one step: others print, too
+    os.write(1, line.encode() + b"\n")
 """
 
 
