@@ -71,14 +71,20 @@ class Client:
         return status, headers, None if self.reset else body
 
     def _exactly(self, size):
-        while len(self.buffer) < size:
+        pieces, missing = [], size - len(self.buffer)
+        while missing > 0:
+            pieces.append(self.buffer)
+            self.buffer = b""
             if not self._more():
+                self.buffer = b"".join(pieces)
                 return None
-        body, self.buffer = self.buffer[:size], self.buffer[size:]
-        return body
+            missing -= len(self.buffer)
+        whole = b"".join([*pieces, self.buffer])
+        self.buffer = whole[size:]
+        return whole[:size]
 
     def _chunks(self):
-        body = b""
+        body = []
         while True:
             while b"\r\n" not in self.buffer:
                 if not self._more():
@@ -89,8 +95,8 @@ class Client:
                 return None
             assert data.endswith(b"\r\n")
             if len(data) == 2:
-                return body
-            body += data[:-2]
+                return b"".join(body)
+            body.append(data[:-2])
 
     def get(self, path="/", headers=""):
         self.send(f"GET {path} HTTP/1.1\r\nHost: test\r\n{headers}\r\n".encode())

@@ -9,12 +9,14 @@ import textwrap
 
 import pytest
 
+LONGEST = 180
+"""Seconds after which a program hangs, however busy the machine is."""
 MAY_FORK = "ignore:This process:DeprecationWarning"  # programs fork on purpose while there are other threads
 SLOW = re.compile(r"^(?:Executing <.* took [\d.]+ seconds|waited .*; only this task was held up: .*)\n", re.M)
 """What the debug mode of asyncio tells where the machine is busy."""
 
 
-def run_unchecked(program, *arguments, timeout=60, **options):
+def run_unchecked(program, *arguments, timeout=LONGEST, **options):
     """The ended process; arguments are the interpreter's."""
     command = [sys.executable, *arguments, "-c", program]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
@@ -23,7 +25,7 @@ def run_unchecked(program, *arguments, timeout=60, **options):
 def run_python(program, **options):
     """The output of a program that must succeed and print no errors."""
     command = [sys.executable, "-X", "faulthandler", "-W", MAY_FORK, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, **options)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return done.stdout
 
@@ -33,7 +35,7 @@ def free_port():
         return sock.getsockname()[1]
 
 
-def run_patched(program, *arguments, patch="patch_all()", timeout=60):
+def run_patched(program, *arguments, patch="patch_all()", timeout=LONGEST):
     """The ended process of a program that runs after the patch, without warnings; arguments are its own."""
     whole = f"from syncless.patches import patch_all, patched, unpatch\n{patch}\n" + program
     done = subprocess.run(

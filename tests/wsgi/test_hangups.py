@@ -46,6 +46,15 @@ class Waiting:
         return eventually(lambda: self.seen.count("begun") == times)
 
 
+def ask_and_leave(start, server, app):
+    """A client that leaves while its request waits, and is forgotten."""
+    client = start.client(server)
+    client.send(request())
+    assert app.begun()
+    client.close()
+    assert eventually(lambda: server.census()["connections"] == 0)
+
+
 @pytest.mark.parametrize(
     ("on_hangup", "method", "stopped"),
     [
@@ -306,62 +315,34 @@ def test_call_of_an_interrupted_request_ends_and_its_connection_is_closed(
         """)
 
 
-def test_block_of_the_application_does_not_end_it_for_the_rest(start):
+@pytest.mark.parametrize(("on_hangup", "inside"), [("stop", False), ("continue", True)])
+def test_block_inside_another_leaves_that_and_the_request_as_they_were(start, on_hangup, inside):
     app = Waiting()
 
     def outer(environ, start_response):
         with while_client_stays():
             with while_client_stays():
                 syncless.sleep(0)
-            app.seen.append("inner")
+            if inside:
+                return app(environ, start_response)
         return app(environ, start_response)
 
-    server = start(outer, on_hangup="stop")
-    client = start.client(server)
-    client.send(request())
-    assert app.begun()
-    client.close()
-    assert eventually(lambda: server.census()["connections"] == 0)
-    assert app.seen == ["inner", "begun", "gone"]
-
-
-def test_inner_block_leaves_the_outer_one_as_it_was(start):
-    app = Waiting()
-
-    def outer(environ, start_response):
-        with while_client_stays():
-            with while_client_stays():
-                syncless.sleep(0)
-            return app(environ, start_response)
-
-    server = start(outer)
-    client = start.client(server)
-    client.send(request())
-    assert app.begun()
-    client.close()
-    assert eventually(lambda: server.census()["connections"] == 0)
+    server = start(outer, on_hangup=on_hangup)
+    ask_and_leave(start, server, app)
     assert app.seen == ["begun", "gone"]
 
 
 def test_request_in_time_limits_is_stopped_too(start):
     app = Waiting()
     server = start(app, on_hangup="stop", request_seconds=50)
-    client = start.client(server)
-    client.send(request())
-    assert app.begun()
-    client.close()
-    assert eventually(lambda: server.census()["connections"] == 0)
+    ask_and_leave(start, server, app)
     assert app.seen == ["begun", "gone"]
 
 
 def test_stopped_request_is_no_error(start, errors):
     app = Waiting()
     server = start(app, on_hangup="stop", error_log=errors)
-    client = start.client(server)
-    client.send(request())
-    assert app.begun()
-    client.close()
-    assert eventually(lambda: server.census()["connections"] == 0)
+    ask_and_leave(start, server, app)
     assert errors.getvalue() == ""
 
 
