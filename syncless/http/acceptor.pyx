@@ -107,8 +107,10 @@ def close_connections(Listener listener not None, bint all_of_them) -> int:
         if not all_of_them:
             closed += is_idle(connection) and not just_came(connection) and connection.close_idle(loop)
             continue
-        if connection.phase == RUNNING or connection.phase == CARRYING:
+        if connection.phase == RUNNING:
             loop.throw(connection.exchange, TaskletExit())
+        elif connection.phase == CARRYING:
+            connection.session.interrupt(loop)
         else:
             connection.close(loop, True)
         closed += 1
@@ -130,8 +132,10 @@ def tell_streams(list listeners not None, bint all_of_them) -> None:
     for watcher in get_loop().fds.watchers():
         if isinstance(watcher, Connection) and (<Connection> watcher).listener in listeners:
             connection = <Connection> watcher
-            if connection.phase == RUNNING or connection.phase == CARRYING:
+            if connection.phase == RUNNING:
                 connection.exchange.tell_stop(all_of_them)
+            elif connection.phase == CARRYING:
+                connection.session.tell_stop(all_of_them)
 
 
 cdef bint is_idle(Connection connection) noexcept:

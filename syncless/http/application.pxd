@@ -54,6 +54,21 @@ cdef inline int give_back(Application application, Exchange request, int fd) exc
     return request.forget()
 
 
+cdef class Session:
+    cdef bint over                  # nothing more is to be done
+    cdef int live(self, Loop loop) except -1
+    cdef int fill(self, Loop loop) except -1
+    cdef int sent_all(self, Loop loop) except -1
+    cdef int expired(self, Loop loop) except -1
+    cdef int lost(self, Loop loop) except -1
+    cdef int interrupt(self, Loop loop) except -1
+    cdef int tell_stop(self, bint at_last) except -1
+
+
+cdef class Sessions:
+    cdef Session begin(self, const Incoming* incoming)
+
+
 cdef class MountedApplications(Application):
     cdef list prefixes              # bytes without the slash at the end, the longest first
     cdef list applications          # of the prefixes, then of the pages

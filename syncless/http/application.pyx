@@ -4,6 +4,8 @@ A kind of application (WSGI is one) is a subclass. A connection gives it a reque
 RequestHeads.scan() has found and gets the exchange in which the application answers; the kind decides what it
 makes of the head.
 
+A Session answers in place of an Exchange where a connection carries many requests at a time.
+
 MountedApplications are several applications, of any kinds, each for the paths below a prefix. The path
 decides, as the client means it: percent-encoded characters are decoded first. "/api" is the prefix of /api
 and /api/x, not of /apix; the longest prefix wins. The applications must remember no heads (Application(0)):
@@ -49,6 +51,48 @@ cdef class Application:
     def close(self) -> None:
         """Lets go of the objects kept for later requests."""
         self.spares.clear()
+
+
+cdef class Session:
+    """A connection that carries requests of its client by the frames of another protocol. Its connection
+    tells it:
+
+    live()       bytes may have come: it reads them, as far as it is its turn
+    fill()       puts what there is to send behind that which is pending; the connection sends it
+    sent_all()   that is gone
+    expired()    the time to begin or to go on has passed
+    lost()       the connection is closed
+    interrupt()  the server stops and waits no longer for the requests that run
+    tell_stop()  as of an exchange
+    """
+
+    cdef int live(self, Loop loop) except -1:
+        return 0
+
+    cdef int fill(self, Loop loop) except -1:
+        return 0
+
+    cdef int sent_all(self, Loop loop) except -1:
+        return 0
+
+    cdef int expired(self, Loop loop) except -1:
+        return 0
+
+    cdef int lost(self, Loop loop) except -1:
+        return 0
+
+    cdef int interrupt(self, Loop loop) except -1:
+        return 0
+
+    cdef int tell_stop(self, bint at_last) except -1:
+        return 0
+
+
+cdef class Sessions:
+    """begin()   a session for a connection whose first bytes are no request; None: not for this one"""
+
+    cdef Session begin(self, const Incoming* incoming):
+        return None
 
 
 cdef class MountedApplications(Application):

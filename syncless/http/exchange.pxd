@@ -88,11 +88,3 @@ cdef class Exchange(Tasklet):
     cdef int send_error_page(self, int status, BaseException error) except -1
     cdef int drain(self) except -1
     cdef int log_failure(self, BaseException error) except -1
-
-
-cdef class Session(Exchange):
-    # told by its connection
-    cdef int fill(self, Loop loop) except -1
-    cdef int sent_all(self, Loop loop) except -1
-    cdef int expired(self, Loop loop) except -1
-    cdef int lost(self, Loop loop) except -1

@@ -496,26 +496,3 @@ cdef class Exchange(Tasklet):
         if not self.response.complete or self.peer.is_gone():
             return "X"
         return "+" if self.response.keep_alive else "-"
-
-
-cdef class Session(Exchange):
-    """A connection that carries the requests of others: it is an exchange as an upgraded connection is one,
-    but no request. The bytes of its frames are those of the connection.
-
-    fill()      puts what there is to send behind that which is pending; the connection sends it
-    sent_all()  that is gone
-    expired()   the time to begin or to go on has passed
-    lost()      the connection is closed
-    """
-
-    cdef int fill(self, Loop loop) except -1:
-        return 0
-
-    cdef int sent_all(self, Loop loop) except -1:
-        return 0
-
-    cdef int expired(self, Loop loop) except -1:
-        return 0
-
-    cdef int lost(self, Loop loop) except -1:
-        return 0

@@ -19,7 +19,7 @@ from syncless._core.wait.sync import Event
 from syncless.http import requestslots
 from syncless.http.acceptor import close_connections, close_rest, tell_streams
 from syncless.http.addresses import Bind, parse_bind, show
-from syncless.http.application import Application
+from syncless.http.application import Application, Sessions
 from syncless.http.certificates import Files, TLSSettings, make_certificates
 from syncless.http.counters import Counters
 from syncless.http.errors import ON_HANGUP
@@ -212,7 +212,7 @@ class Server:
         its type."""
         raise NotImplementedError
 
-    def sessions(self) -> Application | None:
+    def sessions(self) -> Sessions | None:
         """Makes the sessions of HTTP/2; None if it is not built."""
         return None
 

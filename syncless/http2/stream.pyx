@@ -32,9 +32,9 @@ from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport WRITE
 from syncless._core.scheduler cimport TIMED_OUT, Scheduler
 from syncless._core.wait.waitqueue cimport someone_waits, wake_all
-from syncless.http.application cimport Application, give_back
+from syncless.http.application cimport Application, Session, give_back
 from syncless.http.connection cimport Connection, may_linger, write_refusal
-from syncless.http.exchange cimport Exchange, Session
+from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport (
     DRAIN_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, Listener,
 )
@@ -256,7 +256,7 @@ cdef class RequestStream(Carried):
         except MemoryError:
             raise
         except Exception as error:
-            loop.report(session, error)
+            loop.report("a request of HTTP/2", error)
             return self.refuse(500, None, text.data[:text.size])
         finally:
             listener.buffers.release(&text)

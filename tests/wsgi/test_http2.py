@@ -662,20 +662,6 @@ def test_tasklets_of_streams_are_told_apart(connect):
     assert names == ["GET /a (stream 1)", "GET /a (stream 3)"]
 
 
-def test_session_can_be_asked_what_a_request_is_asked(connect):
-    """The error log asks the tasklet that runs."""
-    server, client = connect(hello)
-    client = client()
-    assert client.get()[0] == 200
-    (session,) = [found for found in syncless.tasklets() if type(found).__name__ == "HTTP2Session"]
-    assert (session.client, session.client_gone, session.trace_id) == ("127.0.0.1", False, None)
-    assert session.id and session.summary()["client"] == "127.0.0.1"
-    session.interrupt_when_client_leaves()
-    client.close()
-    assert eventually(lambda: session.client_gone) and session.client == "127.0.0.1"
-    assert eventually(lambda: server.census()["connections"] == 0)
-
-
 def test_stop_interrupts_streams_that_do_not_end(connect):
     def app(environ, start_response):
         syncless.sleep(1000)
