@@ -285,12 +285,14 @@ cdef class Connection(Watcher):
     cdef int expired(self, Loop loop, int kind) except -1:
         """The time of its phase is over."""
         cdef Listener listener = self.listener
+        cdef Session session
         if kind == WRITE_DEADLINE:
             if listener.paces.may_wait(self.stream.fd):
                 return listener.deadlines.start(&self.deadline, WRITE_DEADLINE, self)
             return self.close(loop, True)
         if self.phase == CARRYING:
-            return self.session.expired(loop)
+            session = self.session
+            return session.expired(loop)
         if kind == HEAD_DEADLINE and self.stream.inbox.size:
             return self.refuse(loop, 408)
         if kind == QUEUE_DEADLINE:
@@ -512,13 +514,15 @@ cdef class Connection(Watcher):
         """Sends what is pending, as far as the client takes it; the rest when it is ready."""
         cdef Listener listener = self.listener
         cdef Stream* stream = &self.stream
+        cdef Session session
         cdef bint late = stream.stalled
         cdef size_t before = stream.out_sent
         cdef int outcome
         if self.exchange is not None and (stream.gone or loop.fds.entry(stream.fd).writers.first != NULL):
             return 0                            # a tasklet that sends sees to it
         if self.phase == CARRYING:
-            self.session.fill(loop)
+            session = self.session              # kept: its frames may come to be flushed, and this closed
+            session.fill(loop)
         outcome = FAILED_TO_SEND if stream.gone else send_pending(stream, listener.buffers)
         if outcome == SENT_ALL:
             if late:
@@ -535,6 +539,7 @@ cdef class Connection(Watcher):
 
     cdef int when_flushed(self, Loop loop, bint late) except -1:
         """All is sent. `late`: the client was slow."""
+        cdef Session session
         if self.closing:
             return self.linger_or_close(loop)
         if self.phase == READING:
@@ -545,7 +550,8 @@ cdef class Connection(Watcher):
             elif self.listener.starved:
                 self.listener.offer_room()
         elif self.phase == CARRYING:
-            self.session.sent_all(loop)
+            session = self.session
+            session.sent_all(loop)
         return 0
 
     # -- the end ---------------------------------------------------------------------------------------------
