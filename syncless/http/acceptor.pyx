@@ -45,6 +45,7 @@ from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.threadloop cimport get_loop
 from syncless._core.timers cimport timer_init
+from syncless.http.exchange cimport Session
 from syncless.http.connection cimport CARRYING, CLOSED, GREETING, READING, RUNNING, Connection
 from syncless.http.listener cimport (
     GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, DeadlineNode, Deadlines,
@@ -102,13 +103,17 @@ def close_connections(Listener listener not None, bint all_of_them) -> int:
     how many are closed or interrupted."""
     cdef Loop loop = listener.loop
     cdef Connection connection
+    cdef Session session
     cdef int closed = 0
     for connection in connections_of(listener):
         if not all_of_them:
             closed += is_idle(connection) and not just_came(connection) and connection.close_idle(loop)
             continue
-        if connection.phase == RUNNING or connection.phase == CARRYING:
+        if connection.phase == RUNNING:
             loop.throw(connection.exchange, TaskletExit())
+        elif connection.phase == CARRYING:
+            session = connection.session
+            session.interrupt(loop)
         else:
             connection.close(loop, True)
         closed += 1
@@ -127,11 +132,15 @@ def close_rest(Listener listener not None) -> None:
 def tell_streams(list listeners not None, bint all_of_them) -> None:
     """The server stops: each request that goes on for ever is told, also one that has begun meanwhile.
     `all_of_them`: those that may have an end, too, for which there is no time left."""
+    cdef Session session
     for watcher in get_loop().fds.watchers():
         if isinstance(watcher, Connection) and (<Connection> watcher).listener in listeners:
             connection = <Connection> watcher
-            if connection.phase == RUNNING or connection.phase == CARRYING:
+            if connection.phase == RUNNING:
                 connection.exchange.tell_stop(all_of_them)
+            elif connection.phase == CARRYING:
+                session = connection.session
+                session.tell_stop(all_of_them)
 
 
 cdef bint is_idle(Connection connection) noexcept:

@@ -67,7 +67,8 @@ cdef bint may_linger(Linger* linger, Listener listener) noexcept
 
 cdef class Connection(Watcher):     # there may be many idle ones: flags are bytes, sizes 32 bits
     cdef Listener listener
-    cdef Exchange exchange          # of the request that is queued or running; or a Session
+    cdef Exchange exchange          # of the request that is queued or running
+    cdef Session session            # of the requests that it carries
     cdef Stream stream              # its bytes
     cdef DeadlineNode deadline      # of the phase; a tasklet that waits has one of its own
     cdef Linger linger
@@ -86,7 +87,7 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef int greet(self, Loop loop) except -1
     cdef bint read_request(self, Loop loop) except -1
     cdef int run_request(self, Loop loop) except -1
-    cdef int run_session(self, Loop loop, Session session) except -1
+    cdef int carry(self, Loop loop) except -1
     cdef int wait_for_client(self, Loop loop) except -1
     cdef int flush(self, Loop loop) except -1
     cdef int when_flushed(self, Loop loop, bint late) except -1

@@ -43,7 +43,7 @@ from libc.stdint cimport int64_t, uint8_t
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
-from syncless.http.exchange cimport Application, Exchange, Session, give_back
+from syncless.http.exchange cimport Application, Exchange, Session, Sessions, give_back
 from syncless.http.listener cimport (
     HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode,
     Listener, next_of,
@@ -252,7 +252,7 @@ cdef class Connection(Watcher):
         if self.phase == READING:
             return self.wait_for_client(loop)
         if self.phase == CARRYING:
-            return self.flush(loop)
+            return self.carry(loop)
         return self.read_away(loop) if self.phase == LINGERING else 0
 
     cdef int on_ready(self, Loop loop, int bits) except -1:
@@ -265,25 +265,33 @@ cdef class Connection(Watcher):
             told_readable(&self.stream)
         if bits & WRITE and self.stream.stalled:
             self.flush(loop)
-        if self.phase == GREETING or bits & READ and (self.phase == READING or self.phase == LINGERING):
+        if self.phase == GREETING or bits & READ and (
+                self.phase == READING or self.phase == LINGERING or self.phase == CARRYING):
             return self.live(loop)
         return 0
 
     cdef int turn(self, Scheduler loop) except -1:
-        """After accept(), or many pipelined requests; or the queue's turn, which has stopped its deadline."""
+        """After accept(), or many pipelined requests; or the queue's turn, which has stopped its deadline; or
+        there are more frames to read or to send."""
+        cdef bint carries = self.phase == CARRYING
         if self.phase == QUEUED and self.deadline.kind == NO_DEADLINE:
             self.run_request(<Loop> loop)
-        return 0 if self.phase == QUEUED or self.phase == RUNNING else self.live(<Loop> loop)
+        if self.phase == QUEUED or self.phase == RUNNING:
+            return 0
+        self.live(<Loop> loop)
+        return self.flush(<Loop> loop) if carries and self.phase == CARRYING else 0
 
     cdef int expired(self, Loop loop, int kind) except -1:
         """The time of its phase is over."""
         cdef Listener listener = self.listener
+        cdef Session session
         if kind == WRITE_DEADLINE:
             if listener.paces.may_wait(self.stream.fd):
                 return listener.deadlines.start(&self.deadline, WRITE_DEADLINE, self)
             return self.close(loop, True)
         if self.phase == CARRYING:
-            return (<Session> self.exchange).expired(loop)
+            session = self.session
+            return session.expired(loop)
         if kind == HEAD_DEADLINE and self.stream.inbox.size:
             return self.refuse(loop, 408)
         if kind == QUEUE_DEADLINE:
@@ -308,7 +316,7 @@ cdef class Connection(Watcher):
         return 0
 
     cdef int loop_ended(self, Loop loop) except -1:
-        self.close(loop, self.exchange is not None)
+        self.close(loop, self.exchange is not None or self.session is not None)
         return 0 if self.exchange is None else self.drop_exchange(self.exchange)
 
     # -- greeting --------------------------------------------------------------------------------------------
@@ -358,6 +366,7 @@ cdef class Connection(Watcher):
             <PyObject*> listener, <PyObject*> self, &self.stream, <PyObject*> self.remote_addr,
             self.remote_port, self.trusted, NULL, &found)
         cdef Exchange exchange = None
+        cdef Session session = None
         cdef Input input
         cdef Py_ssize_t got = 0
         cdef long size, used = 0                # bytes of the head; negative: the status of a refusal
@@ -387,11 +396,13 @@ cdef class Connection(Watcher):
         elif used < 0:
             if listener.http2 is not None and (     # whoever has asked for it in the handshake must begin it
                     self.stream.layer != NULL or first_bytes(&self.stream, len(HTTP_2)) == HTTP_2):
-                exchange = (<Application> listener.http2).exchange(&incoming)
-            if exchange is None:
+                session = (<Sessions> listener.http2).begin(&incoming)
+            if session is None:
                 self.refuse(loop, -used)
             elif self.phase == READING:         # else closed while Python code ran
-                self.run_session(loop, <Session> exchange)
+                self.session = session
+                self.move_to(CARRYING)
+                listener.deadlines.stop(&self.deadline)
         elif used > 0 and has_unsent(&self.stream):
             self.flush(loop)                    # comes back here when that is sent
         elif used > 0:
@@ -432,17 +443,20 @@ cdef class Connection(Watcher):
         self.unread = False
         return listener.flusher.add(self) if has_unsent(&self.stream) else 0
 
-    cdef int run_session(self, Loop loop, Session session) except -1:
-        """Runs the session, which ends when the client leaves or nothing more is to be carried."""
-        self.exchange = session
-        self.move_to(CARRYING)
-        self.listener.deadlines.stop(&self.deadline)
-        loop.adopt(session)
-        session.run_inline(loop)
-        self.exchange = None
-        if self.phase == CLOSED:
-            drop_unsent(&self.stream, self.listener.buffers)
+    cdef int carry(self, Loop loop) except -1:
+        """The session reads what has come, until the client leaves or nothing more is to be carried."""
+        cdef Session session = self.session
+        try:
+            session.live(loop)
+            if session.over and self.phase == CARRYING:
+                session.fill(loop)
+        except BaseException:
+            self.close(loop, True)
+            raise
+        if not session.over or self.phase != CARRYING:
             return 0
+        self.session = None
+        session.lost(loop)
         self.move_to(READING)
         self.listener.deadlines.stop(&self.deadline)
         self.unread = True                      # the client may still send frames
@@ -499,14 +513,15 @@ cdef class Connection(Watcher):
         """Sends what is pending, as far as the client takes it; the rest when it is ready."""
         cdef Listener listener = self.listener
         cdef Stream* stream = &self.stream
+        cdef Session session
         cdef bint late = stream.stalled
         cdef size_t before = stream.out_sent
         cdef int outcome
-        if self.exchange is not None:
-            if stream.gone or loop.fds.entry(stream.fd).writers.first != NULL:
-                return 0                        # a tasklet that sends sees to it
-            if self.phase == CARRYING:
-                (<Session> self.exchange).fill(loop)
+        if self.exchange is not None and (stream.gone or loop.fds.entry(stream.fd).writers.first != NULL):
+            return 0                            # a tasklet that sends sees to it
+        if self.phase == CARRYING:
+            session = self.session              # kept: its frames may come to be flushed, and this closed
+            session.fill(loop)
         outcome = FAILED_TO_SEND if stream.gone else send_pending(stream, listener.buffers)
         if outcome == SENT_ALL:
             if late:
@@ -517,12 +532,13 @@ cdef class Connection(Watcher):
         listener.paces.stalled(stream.fd, stream.out_sent - before)
         if listener.paces.too_slow(stream.fd):
             return self.close(loop, True)
-        if self.exchange is None or self.phase == CARRYING:     # else its tasklet has deadlines of its own
+        if self.exchange is None:               # else its tasklet has deadlines of its own
             listener.deadlines.start(&self.deadline, WRITE_DEADLINE, self)
         return self.listen(loop, WRITE)
 
     cdef int when_flushed(self, Loop loop, bint late) except -1:
         """All is sent. `late`: the client was slow."""
+        cdef Session session
         if self.closing:
             return self.linger_or_close(loop)
         if self.phase == READING:
@@ -533,7 +549,8 @@ cdef class Connection(Watcher):
             elif self.listener.starved:
                 self.listener.offer_room()
         elif self.phase == CARRYING:
-            (<Session> self.exchange).sent_all(loop)
+            session = self.session
+            session.sent_all(loop)
         return 0
 
     # -- the end ---------------------------------------------------------------------------------------------
@@ -592,6 +609,7 @@ cdef class Connection(Watcher):
     cdef int close(self, Loop loop, bint reset) except -1:
         """Closes now, once. `reset`: the client must not take what it has for the whole."""
         cdef Listener listener = self.listener
+        cdef Session session
         if self.phase == CLOSED:
             return 0
         if self.phase == LINGERING:
@@ -600,7 +618,8 @@ cdef class Connection(Watcher):
             listener.admission.leave(&self.deadline)
             self.drop_exchange(self.exchange)
         if self.phase == CARRYING:
-            (<Session> self.exchange).lost(loop)
+            session, self.session = self.session, None
+            session.lost(loop)
         self.move_to(CLOSED)
         listener.deadlines.stop(&self.deadline)
         listener.let_go(self.stream.fd, self.remote_addr if self.counted else None)

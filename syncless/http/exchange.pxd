@@ -99,14 +99,6 @@ cdef class Exchange(Tasklet):
     cdef int log_failure(self, BaseException error) except -1
 
 
-cdef class Session(Exchange):
-    # told by its connection
-    cdef int fill(self, Loop loop) except -1
-    cdef int sent_all(self, Loop loop) except -1
-    cdef int expired(self, Loop loop) except -1
-    cdef int lost(self, Loop loop) except -1
-
-
 cdef enum:
     SPARES = 32         # as many requests that wait, or come together on connections of HTTP/2, are likely
 
@@ -144,6 +136,21 @@ cdef inline int give_back(Application application, Exchange request, int fd) exc
         request._exception = None               # its traceback would keep the request's objects alive
         return application.take_back(request, fd)
     return request.forget()
+
+
+cdef class Session:
+    cdef bint over                  # nothing more is to be done
+    cdef int live(self, Loop loop) except -1
+    cdef int fill(self, Loop loop) except -1
+    cdef int sent_all(self, Loop loop) except -1
+    cdef int expired(self, Loop loop) except -1
+    cdef int lost(self, Loop loop) except -1
+    cdef int interrupt(self, Loop loop) except -1
+    cdef int tell_stop(self, bint at_last) except -1
+
+
+cdef class Sessions:
+    cdef Session begin(self, const Incoming* incoming)
 
 
 cdef class MountedApplications(Application):

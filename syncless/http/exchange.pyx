@@ -11,6 +11,8 @@ Application: the seam between a connection and the code that answers its request
 is one) is a subclass. A connection gives it a request head that RequestHeads.scan() has found and gets the
 exchange in which the application answers; the kind decides what it makes of the head.
 
+A Session answers in place of an Exchange where a connection carries many requests at a time.
+
 MountedApplications are several applications, of any kinds, each for the paths below a prefix. The path
 decides, as the client means it: percent-encoded characters are decoded first. "/api" is the prefix of /api
 and /api/x, not of /apix; the longest prefix wins. The applications must remember no heads (Application(0)):
@@ -511,29 +513,6 @@ cdef class Exchange(Tasklet):
         return "+" if self.response.keep_alive else "-"
 
 
-cdef class Session(Exchange):
-    """A connection that carries the requests of others: it is an exchange as an upgraded connection is one,
-    but no request. The bytes of its frames are those of the connection.
-
-    fill()      puts what there is to send behind that which is pending; the connection sends it
-    sent_all()  that is gone
-    expired()   the time to begin or to go on has passed
-    lost()      the connection is closed
-    """
-
-    cdef int fill(self, Loop loop) except -1:
-        return 0
-
-    cdef int sent_all(self, Loop loop) except -1:
-        return 0
-
-    cdef int expired(self, Loop loop) except -1:
-        return 0
-
-    cdef int lost(self, Loop loop) except -1:
-        return 0
-
-
 cdef class Application:
     """Application(most): remembers the heads of that many connections.
 
@@ -562,6 +541,48 @@ cdef class Application:
     def close(self) -> None:
         """Lets go of the objects kept for later requests."""
         self.spares.clear()
+
+
+cdef class Session:
+    """A connection that carries requests of its client by the frames of another protocol. Its connection
+    tells it:
+
+    live()       bytes may have come: it reads them, as far as it is its turn
+    fill()       puts what there is to send behind that which is pending; the connection sends it
+    sent_all()   that is gone
+    expired()    the time to begin or to go on has passed
+    lost()       the connection is closed
+    interrupt()  the server stops and waits no longer for the requests that run
+    tell_stop()  as of an exchange
+    """
+
+    cdef int live(self, Loop loop) except -1:
+        return 0
+
+    cdef int fill(self, Loop loop) except -1:
+        return 0
+
+    cdef int sent_all(self, Loop loop) except -1:
+        return 0
+
+    cdef int expired(self, Loop loop) except -1:
+        return 0
+
+    cdef int lost(self, Loop loop) except -1:
+        return 0
+
+    cdef int interrupt(self, Loop loop) except -1:
+        return 0
+
+    cdef int tell_stop(self, bint at_last) except -1:
+        return 0
+
+
+cdef class Sessions:
+    """begin()   a session for a connection whose first bytes are no request; None: not for this one"""
+
+    cdef Session begin(self, const Incoming* incoming):
+        return None
 
 
 cdef class MountedApplications(Application):

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from syncless._core.loop import Loop
 from syncless._core.scheduler import Runnable
-from syncless.http.exchange import Application
+from syncless.http.exchange import Application, Sessions
 from syncless.http.limits import Limits
 from syncless.http.loglines import AccessLog
 from syncless.http.slowrequests import SlowRequests
@@ -60,7 +60,7 @@ class Listener:
     on_hangup: str
     counters: Counters | None
     quota: Quota | None
-    http2: Application | None
+    http2: Sessions | None
     def __init__(
         self,
         application: Application,

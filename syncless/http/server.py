@@ -21,7 +21,7 @@ from syncless.http.acceptor import close_connections, close_rest, tell_streams
 from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.certificates import Files, TLSSettings, make_certificates
 from syncless.http.errors import ON_HANGUP
-from syncless.http.exchange import Application
+from syncless.http.exchange import Application, Sessions
 from syncless.http.handlerthreads import HandlerThreads, NoHandlerThreads, ServedSocket
 from syncless.http.limits import Limits, limits_of
 from syncless.http.listener import Counters, Listener, Quota
@@ -211,7 +211,7 @@ class Server:
         its type."""
         raise NotImplementedError
 
-    def sessions(self) -> Application | None:
+    def sessions(self) -> Sessions | None:
         """Makes the sessions of HTTP/2; None if it is not built."""
         return None
 

@@ -6,9 +6,10 @@ the streams that they are for (stream.pyx), and sends what those answer.
 The library's callbacks run inside its functions. They run no Python code and note what has come; act() does
 something about it afterwards. So no other tasklet can find the library at work.
 
-One tasklet reads (live). Frames are sent as all responses are, at the end of the loop's turn, by the
-connection's flush(), which asks fill() for more. Streams run as the loop's Runnables, one after another,
-as connections do. A client that does not read is not read from: what it asks for would need memory.
+It has no tasklet: its connection calls it when bytes have come (live). Frames are sent as all responses are,
+at the end of the loop's turn, by the connection's flush(), which asks fill() for more. Streams run as the
+loop's Runnables, one after another, as connections do. A client that does not read is not read from: what it
+asks for would need memory.
 
 A place among `most_streams` is free when the application has ended, not when the client has reset its stream:
 else resets would start tasklets without bound. A client that sends frames and moves nothing spends credit:
@@ -22,28 +23,22 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
-from syncless._core.clock cimport NEVER
-from syncless._core.current cimport wait_fd, wait_in
 from syncless._core.linked cimport Node, append
-from syncless._core.loop cimport FdEntry, Loop
+from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport READ
-from syncless._core.scheduler cimport Scheduler
-from syncless._core.tasklet cimport renew_context
 from syncless._core.wait.waitqueue cimport wake_all
 from syncless.http.connection cimport Connection
-from syncless.http.exchange cimport Application, Exchange
+from syncless.http.exchange cimport Session, Sessions
 from syncless.http.listener cimport HEAD_DEADLINE, IDLE_DEADLINE, NO_DEADLINE, Listener
 from syncless.http.peer cimport Incoming
-from syncless.http.request cimport HeadRequest
 from syncless.http.stream cimport (
-    Buffers, Input, Stream, TlsLayer, borrow_input, compact, return_input,
+    Buffers, Input, Stream, TlsLayer, borrow_input, compact, has_input, return_input,
 )
 from syncless.http.wire cimport OUT_HIGH, REPLY_CHUNK, REPLY_LAST_CHUNK, put_chunk_line
 from syncless.http2.nghttp2 cimport *
 from syncless.http2.stream cimport CREDIT, Frames, RequestStream
 
-from syncless._core.exits import TaskletExit, is_interrupt
-from syncless.http.errors import ClientGone
+from syncless._core.exits import TaskletExit
 
 cdef enum:
     WINDOW = 1048576        # bytes of all bodies of a connection that may lie here unread
@@ -253,60 +248,22 @@ nghttp2_option_set_no_auto_window_update(options, 1)
 
 @cython.final
 cdef class HTTP2Session(Frames):
-    """HTTP2Session(settings, connection): a tasklet that reads the frames of the connection."""
-
     def __dealloc__(self):
         if self.library != NULL:
             nghttp2_session_del(self.library)
 
-    cdef str label(self):
-        return f"HTTP/2 of {self.connection.remote_addr or '-'}"
-
-    cdef bint left(self) noexcept:
-        return self.over
-
-    cdef int end_with_client(self, bint look) except -1:
-        return 0                                    # it does in any case
-
-    cdef PyObject* execute(self, Scheduler loop) noexcept:
-        try:
-            self.live(<Loop> loop)
-        except (ClientGone, TaskletExit):
-            pass
-        except BaseException as error:
-            if is_interrupt(error):
-                (<Loop> loop).throw((<Loop> loop).main, error)
-            else:
-                (<Loop> loop).report(self, error)
-        try:
-            self.fill(<Loop> loop)
-            self.lost(<Loop> loop)
-        except BaseException as error:
-            (<Loop> loop).report(self, error)
-        Py_INCREF(None)
-        return <PyObject*> None
-
     cdef int live(self, Loop loop) except -1:
-        """Read frames, begin the requests that they bring, until nothing more is to come."""
+        """Reads frames and begins the requests that they bring, until nothing more has come."""
         cdef Connection connection = self.connection
-        cdef Stream* stream = &connection.stream
-        cdef int rounds = 0
-        self.open()
-        while not self.over:
-            try:
-                rounds += 1
-                if connection.stream.out.size >= OUT_HIGH:
-                    wait_in(&self.room, "client to read", connection, NEVER)
-                elif not self.take_frames(loop):
-                    rounds = 0
-                    wait_fd(loop, stream.fd, READ, NEVER, "HTTP/2 frames", connection)
-                elif rounds % ROUNDS == 0:
-                    loop.yield_()
-            except TaskletExit:                     # the server stops: the requests that run get it, too
-                self.interrupt_all(loop)
-            if stream.fd < 0:
-                return 0
-        return 0
+        cdef int _
+        if self.library == NULL:
+            self.open()
+        for _ in range(ROUNDS):
+            if self.over or connection.stream.out.size >= OUT_HIGH:
+                return 0                            # sent_all() goes on
+            if not self.take_frames(loop):
+                return connection.listen(loop, READ)
+        return loop.push(connection)
 
     cdef int open(self) except -1:
         cdef nghttp2_settings_entry settings[3]
@@ -345,7 +302,7 @@ cdef class HTTP2Session(Frames):
         self.act(loop)
         if used < 0:                                # its own GOAWAY is on its way, where it could make one
             self.over = True
-        if self.credit < 0:
+        if self.credit < 0 and self.library != NULL:
             nghttp2_session_terminate_session(self.library, NGHTTP2_ENHANCE_YOUR_CALM)
         return True
 
@@ -386,18 +343,6 @@ cdef class HTTP2Session(Frames):
             listener.deadlines.start(&connection.deadline, kind, connection)
         return 0
 
-    cdef int interrupt_all(self, Loop loop) except -1:
-        """Those that run; the connection goes on until they have ended."""
-        cdef RequestStream stream
-        if self.interrupted:
-            raise TaskletExit
-        self.interrupted = True
-        for stream in self.streams():
-            if stream.exchange is not None and stream.deadline.kind == NO_DEADLINE:
-                loop.throw(stream.exchange, TaskletExit())
-        self.say_goodbye(NGHTTP2_NO_ERROR)
-        return 0
-
     cdef list streams(self):
         """Those that are open, or whose application runs."""
         cdef list found = []
@@ -408,7 +353,10 @@ cdef class HTTP2Session(Frames):
         return found
 
     cdef int say_goodbye(self, uint32_t error) except -1:
-        cdef int32_t last = nghttp2_session_get_last_proc_stream_id(self.library)
+        cdef int32_t last
+        if self.library == NULL:
+            return 0
+        last = nghttp2_session_get_last_proc_stream_id(self.library)
         nghttp2_submit_goaway(self.library, NGHTTP2_FLAG_NONE, last, error, NULL, 0)
         return self.soon()
 
@@ -428,23 +376,17 @@ cdef class HTTP2Session(Frames):
         if self.first_closed != NULL:
             self.act(loop)
         self.keep_time()
-        if (self.interrupted and self.running == 0) or not (
-                nghttp2_session_want_read(self.library) or nghttp2_session_want_write(self.library)):
+        if not self.over and self.library != NULL and ((self.interrupted and self.running == 0) or not (
+                nghttp2_session_want_read(self.library) or nghttp2_session_want_write(self.library))):
             self.over = True
-            self.wake(loop)
+            return loop.push(self.connection)       # turn() ends it
         return 0
 
-    cdef int wake(self, Loop loop) except -1:
-        """Its tasklet looks what there is to do."""
-        cdef FdEntry* entry = loop.fds.entry(self.connection.stream.fd)
-        wake_all(&self.room)
-        return wake_all(&entry.readers)
-
     cdef int sent_all(self, Loop loop) except -1:
-        wake_all(&self.room)
         self.keep_time()
-        if self.library != NULL and nghttp2_session_want_write(self.library):
-            loop.push(self.connection)              # turn() sends more
+        if self.library != NULL and (
+                nghttp2_session_want_write(self.library) or has_input(&self.connection.stream)):
+            return loop.push(self.connection)       # turn() sends and reads more
         return 0
 
     cdef int expired(self, Loop loop) except -1:
@@ -455,7 +397,6 @@ cdef class HTTP2Session(Frames):
         """Nothing more can be sent: requests that still run meet a client that has left."""
         cdef RequestStream stream
         self.over = True
-        wake_all(&self.room)
         if self.library == NULL:
             return 0
         nghttp2_session_del(self.library)
@@ -468,6 +409,15 @@ cdef class HTTP2Session(Frames):
             stream.bytes.gone = stream.bytes.ended = stream.bytes.peer_shutdown = True
             stream.closed(loop)
         return 0
+
+    cdef int interrupt(self, Loop loop) except -1:
+        """The connection goes on until they have ended."""
+        cdef RequestStream stream
+        self.interrupted = True
+        for stream in self.streams():
+            if stream.exchange is not None and stream.deadline.kind == NO_DEADLINE:
+                loop.throw(stream.exchange, TaskletExit())
+        return self.say_goodbye(NGHTTP2_NO_ERROR)
 
     cdef int tell_stop(self, bint at_last) except -1:
         """The first time that it stops; the second time that it does."""
@@ -485,29 +435,26 @@ cdef class HTTP2Session(Frames):
         return self.soon()
 
 
-cdef class HTTP2(Application):
+cdef class HTTP2(Sessions):
     """HTTP2(streams, cleartext): makes the session of a connection that begins with the preface."""
     cdef bint cleartext             # a connection without TLS may begin with the preface
     cdef int streams                # that a connection has at most
 
     def __init__(self, int streams, bint cleartext):
-        Application.__init__(self, 0)
         self.streams = streams
         self.cleartext = cleartext
 
-    cdef Exchange exchange(self, const Incoming* incoming):
+    cdef Session begin(self, const Incoming* incoming):
         cdef HTTP2Session session
         if incoming.stream.layer == NULL:
             if not self.cleartext:
                 return None
         elif (<TlsLayer> incoming.stream.layer).described_by(_protocol) != "h2":
             return None
-        connection = <Connection> incoming.connection
-        client = HeadRequest(b"", connection.remote_addr, refused=True)
-        session = HTTP2Session(<Listener> incoming.listener, client)
+        session = HTTP2Session.__new__(HTTP2Session)
+        session.listener = <Listener> incoming.listener
         session.most_streams = self.streams
-        session.connection = connection
-        renew_context(session)
+        session.connection = <Connection> incoming.connection
         return session
 
 

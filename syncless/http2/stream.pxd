@@ -5,10 +5,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
-from syncless._core.wait.waitqueue cimport WaitQueue
-from syncless.http.connection cimport Connection, Linger
 from syncless.http.exchange cimport Exchange, Session
-from syncless.http.listener cimport DeadlineNode
+from syncless.http.listener cimport DeadlineNode, Listener
 from syncless.http.peer cimport Carried
 from syncless.http.stream cimport Buffer, Stream
 from syncless.http.wire cimport pace
@@ -20,6 +18,7 @@ cdef enum:
 
 
 cdef class Frames(Session):     # the part of an HTTP2Session that its streams know
+    cdef Listener listener
     cdef int most_streams           # requests that may run or wait at a time
     cdef Connection connection
     cdef nghttp2_session* library
@@ -27,7 +26,6 @@ cdef class Frames(Session):     # the part of an HTTP2Session that its streams k
     cdef PyObject* first_new        # streams whose head has come, in this order
     cdef PyObject* last_new
     cdef PyObject* first_closed     # those that have ended
-    cdef WaitQueue room             # its own tasklet, while too much is to be sent
     cdef int open_streams           # that the library has
     cdef int running                # whose application runs or waits for its turn
     cdef int64_t credit             # frames that the client may send without moving anything
@@ -36,7 +34,6 @@ cdef class Frames(Session):     # the part of an HTTP2Session that its streams k
     cdef bint begun                 # a request has come
     cdef bint noticed               # the client has been told that the server stops
     cdef bint interrupted           # the requests that run have been, because it stops at last
-    cdef bint over                  # nothing more is to be done
 
     cdef int soon(self) except -1
     cdef void allow(self, int64_t frames) noexcept

@@ -255,7 +255,7 @@ cdef class RequestStream(Carried):
         except MemoryError:
             raise
         except Exception as error:
-            loop.report(session, error)
+            loop.report("a request of HTTP/2", error)
             return self.refuse(500, None, text.data[:text.size])
         finally:
             listener.buffers.release(&text)

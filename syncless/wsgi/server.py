@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import syncless
 from syncless.http import server
-from syncless.http.exchange import Application, MountedApplications
+from syncless.http.exchange import Application, MountedApplications, Sessions
 from syncless.tools.imports import when_executed
 from syncless.wsgi.application import WSGIApplication
 from syncless.wsgi.client import client_gone
@@ -82,12 +82,12 @@ class Server(server.Server):
     def page(answer: Callable[[str], tuple[bytes, str]]) -> Any:
         return page(answer)
 
-    def sessions(self) -> Application | None:
+    def sessions(self) -> Sessions | None:
         try:
             module = importlib.import_module("syncless.http2.session")  # few servers have it
         except ModuleNotFoundError:  # setup.py builds it where libnghttp2 is
             return None
-        maker: Application = module.HTTP2(self.limits.streams, self.http2 == "cleartext")
+        maker: Sessions = module.HTTP2(self.limits.streams, self.http2 == "cleartext")
         return maker
 
     @staticmethod

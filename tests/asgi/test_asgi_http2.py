@@ -4,6 +4,7 @@ import importlib.util
 
 import pytest
 
+from tests import fuzz_http2
 from tests.http2_client import connector, events
 from tests.waiting import eventually
 
@@ -109,3 +110,7 @@ def test_file_is_sent(connect, tmp_path, more):
 
     _, client = connect(app, interface="asgi", lifespan="off")
     assert client().get()[2] == path.read_bytes() + b"end" * more
+
+
+def test_frames_in_any_order_harm_no_other():
+    assert fuzz_http2.run(1, lambda sent: sent > 500, fuzz_http2.asgi_application) > 500

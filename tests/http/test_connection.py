@@ -7,7 +7,7 @@ from syncless.http.connection import Connection
 
 
 def test_idle_connection_is_one_small_object():
-    assert Connection.__basicsize__ <= 184
+    assert Connection.__basicsize__ <= 192
 
 
 def test_connection_is_a_watcher_and_nothing_more():

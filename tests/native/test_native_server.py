@@ -5,6 +5,7 @@ import http.client
 import io
 import os
 import re
+import socket as blocking
 import ssl
 import threading
 import time
@@ -362,19 +363,30 @@ def test_published_bytes_are_found_and_replaced(served):
     assert client.get("/news")[0] == 404
 
 
-def test_tls_is_the_python_servers(https, handlers):
-    errors = io.StringIO()
-    server = https(python, native={"/": handlers("hello")}, error_log=errors)
-    assert syncless.run_in_thread(ask_tls, server.address) == b"python GET / "
-    assert "native handlers answer no requests" in errors.getvalue()
-
-
-def ask_tls(address):
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
+def ask_http1(address, context):
     connection = http.client.HTTPSConnection(*address, context=context, timeout=60)
     connection.request("GET", "/")
     body = connection.getresponse().read()
     connection.close()
     return body
+
+
+def ask_http2(address, context):
+    from tests.http2_client import Client  # skips without its library
+
+    context.set_alpn_protocols(["h2"])
+    with context.wrap_socket(blocking.create_connection(address, timeout=60)) as sock:
+        if sock.selected_alpn_protocol() is None:
+            pytest.skip("built without libnghttp2")
+        return Client.over(sock).get()[2]
+
+
+@pytest.mark.parametrize("ask", [ask_http1, ask_http2])
+def test_tls_is_the_python_servers(https, handlers, ask):
+    errors = io.StringIO()
+    server = https(python, native={"/": handlers("hello")}, error_log=errors)
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    assert syncless.run_in_thread(ask, server.address, context) == b"python GET / "
+    assert "native handlers answer no requests" in errors.getvalue()

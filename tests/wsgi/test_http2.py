@@ -36,6 +36,29 @@ def hello(environ, start_response):
     return [b"hello"]
 
 
+def gated(path="/"):
+    """An application that answers requests for this path when the gate is open."""
+    gate = syncless.Event()
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == path:
+            gate.wait()
+        return hello(environ, start_response)
+
+    return app, gate
+
+
+def recorded():
+    """An application, and the environs that reach it."""
+    asked = []
+
+    def app(environ, start_response):
+        asked.append(environ)
+        return hello(environ, start_response)
+
+    return app, asked
+
+
 def echo(environ, start_response):
     body = environ["wsgi.input"].read()
     start_response("200 OK", [])
@@ -114,12 +137,7 @@ def test_objects_of_requests_that_came_together_are_used_again(connect, at_once,
     ],
 )
 def test_field_that_would_smuggle_reaches_no_application(connect, fields):
-    asked = []
-
-    def app(environ, start_response):
-        asked.append(environ)
-        return hello(environ, start_response)
-
+    app, asked = recorded()
     _, client = connect(app)
     bad, good = client(), client()
     stream = bad.ask("/", "GET", *fields)
@@ -130,12 +148,7 @@ def test_field_that_would_smuggle_reaches_no_application(connect, fields):
 
 @pytest.mark.parametrize("path", ["/a b", "/a\tb", "relative", "http://b/", ""])
 def test_path_that_is_no_target_reaches_no_application(connect, path):
-    asked = []
-
-    def app(environ, start_response):
-        asked.append(environ)
-        return hello(environ, start_response)
-
+    app, asked = recorded()
     _, client = connect(app)
     status, _, body = client().get(path)
     assert (status == 400 or body is None) and not asked
@@ -204,47 +217,6 @@ def test_application_that_fails_answers_500_or_resets_its_stream_only(connect):
     assert client.get()[0] == 500
 
 
-def test_large_answer_waits_for_the_window(connect):
-    parts = []
-
-    def app(environ, start_response):
-        start_response("200 OK", [])
-        for _ in range(100 if environ["PATH_INFO"] == "/" else 0):
-            parts.append(len(parts))
-            yield bytes(10_000)
-
-    _, client = connect(app)
-    client = client()
-    client.opens_windows = False
-    stream = client.ask()
-    client.wait_for(events.DataReceived)
-    assert client.get("/other")[0] == 200
-    assert len(parts) < 50
-    client.h2.increment_flow_control_window(2_000_000)
-    client.h2.increment_flow_control_window(2_000_000, stream)
-    client.flush()
-    assert len(client.answer(stream)[2]) == 1_000_000
-
-
-def test_client_that_takes_nothing_is_reset(connect):
-    ended = syncless.Event()
-
-    def app(environ, start_response):
-        try:
-            start_response("200 OK", [])
-            for _ in range(100):
-                yield bytes(10_000)
-        finally:
-            ended.set()
-
-    _, client = connect(app, write_seconds=0.2)
-    client = client()
-    client.opens_windows = False
-    stream = client.ask()
-    ended.wait()
-    assert client.answer(stream)[2] is None
-
-
 def test_reset_stream_ends_the_wait_of_its_application(connect):
     failures = []
 
@@ -283,12 +255,7 @@ def test_idle_connection_is_told_and_closed(connect):
 
 def test_malformed_head_sets_no_time_for_the_other_streams(connect):
     """A stream that is reset in the middle of its head: the head is over."""
-    gate = syncless.Event()
-
-    def app(environ, start_response):
-        gate.wait()
-        return hello(environ, start_response)
-
+    app, gate = gated()
     _, client = connect(app, head_seconds=1)
     client = client()
     good, bad = client.ask(), client.ask("/", "GET", ("x-a", "a\0"))
@@ -299,12 +266,7 @@ def test_malformed_head_sets_no_time_for_the_other_streams(connect):
 
 
 def test_requests_beyond_the_limit_wait_and_are_refused(connect):
-    gate = syncless.Event()
-
-    def app(environ, start_response):
-        gate.wait()
-        return hello(environ, start_response)
-
+    app, gate = gated()
     _, client = connect(app, requests=1, queued=1)
     client = client()
     first, second, third = [client.ask() for _ in range(3)]
@@ -316,12 +278,7 @@ def test_requests_beyond_the_limit_wait_and_are_refused(connect):
 
 def test_pings_of_a_connection_that_stays_are_no_flood(connect):
     """A browser sends some while a WebSocket or a stream of events is silent."""
-    gate = syncless.Event()
-
-    def app(environ, start_response):
-        gate.wait()
-        return hello(environ, start_response)
-
+    app, gate = gated()
     _, client = connect(app)
     client = client()
     stream = client.ask()
@@ -336,12 +293,7 @@ def test_pings_of_a_connection_that_stays_are_no_flood(connect):
 
 
 def test_stop_lets_streams_end(connect):
-    gate = syncless.Event()
-
-    def app(environ, start_response):
-        gate.wait()
-        return hello(environ, start_response)
-
+    app, gate = gated()
     server, client = connect(app)
     client = client()
     stream = client.ask()
@@ -384,13 +336,7 @@ def test_flood_ends_the_connection_and_harms_no_other(connect, kind):
 
 
 def test_figures_tell_connections_and_requests_by_protocol(connect, start):
-    gate = syncless.Event()
-
-    def app(environ, start_response):
-        if environ["PATH_INFO"] == "/wait":
-            gate.wait()
-        return hello(environ, start_response)
-
+    app, gate = gated("/wait")
     server, client = connect(app, requests=2)
     older = start.client(server)
     older.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -588,13 +534,7 @@ def test_attack_is_bounded_and_harms_no_other(connect, attack):
 
 
 def test_reset_streams_count_until_their_applications_have_ended(connect):
-    gate = syncless.Event()
-
-    def app(environ, start_response):
-        if environ["PATH_INFO"] == "/wait":
-            gate.wait()
-        return hello(environ, start_response)
-
+    app, gate = gated("/wait")
     server, client = connect(app)
     client = client()
     for number in range(60):
@@ -611,12 +551,7 @@ def test_reset_streams_count_until_their_applications_have_ended(connect):
 
 
 def test_streams_beyond_the_limit_are_refused(connect):
-    gate = syncless.Event()
-
-    def app(environ, start_response):
-        gate.wait()
-        return hello(environ, start_response)
-
+    app, gate = gated()
     _, client = connect(app, streams=1)
     client = client()
     client.wait_for(events.RemoteSettingsChanged)
@@ -660,20 +595,6 @@ def test_tasklets_of_streams_are_told_apart(connect):
     for _ in range(2):
         client.get("/a")
     assert names == ["GET /a (stream 1)", "GET /a (stream 3)"]
-
-
-def test_session_can_be_asked_what_a_request_is_asked(connect):
-    """The error log asks the tasklet that runs."""
-    server, client = connect(hello)
-    client = client()
-    assert client.get()[0] == 200
-    (session,) = [found for found in syncless.tasklets() if type(found).__name__ == "HTTP2Session"]
-    assert (session.client, session.client_gone, session.trace_id) == ("127.0.0.1", False, None)
-    assert session.id and session.summary()["client"] == "127.0.0.1"
-    session.interrupt_when_client_leaves()
-    client.close()
-    assert eventually(lambda: session.client_gone) and session.client == "127.0.0.1"
-    assert eventually(lambda: server.census()["connections"] == 0)
 
 
 def test_stop_interrupts_streams_that_do_not_end(connect):

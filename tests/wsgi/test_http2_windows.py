@@ -1,4 +1,4 @@
-"""A client of HTTP/2 that opens no window lets its answer wait for no longer than one of HTTP/1.1."""
+"""Windows of HTTP/2: an answer waits for them no longer than one of HTTP/1.1 waits for its client."""
 
 import contextlib
 import importlib.util
@@ -46,6 +46,47 @@ def seconds_to_reset(client, stream):
     began = time.monotonic()
     assert client.answer(stream)[2] is None
     return time.monotonic() - began
+
+
+def test_large_answer_waits_for_the_window(connect):
+    parts = []
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        for _ in range(100 if environ["PATH_INFO"] == "/" else 0):
+            parts.append(len(parts))
+            yield bytes(10_000)
+
+    _, client = connect(app)
+    client = client()
+    client.opens_windows = False
+    stream = client.ask()
+    client.wait_for(events.DataReceived)
+    assert client.get("/other")[0] == 200
+    assert len(parts) < 50
+    client.h2.increment_flow_control_window(2_000_000)
+    client.h2.increment_flow_control_window(2_000_000, stream)
+    client.flush()
+    assert len(client.answer(stream)[2]) == 1_000_000
+
+
+def test_client_that_takes_nothing_is_reset(connect):
+    ended = syncless.Event()
+
+    def app(environ, start_response):
+        try:
+            start_response("200 OK", [])
+            for _ in range(100):
+                yield bytes(10_000)
+        finally:
+            ended.set()
+
+    _, client = connect(app, write_seconds=0.2)
+    client = client()
+    client.opens_windows = False
+    stream = client.ask()
+    ended.wait()
+    assert client.answer(stream)[2] is None
 
 
 @pytest.mark.parametrize(
