@@ -83,8 +83,8 @@ fuzz: $(VENV)/.tested  ## random bytes for the web server, SECONDS=600 by defaul
 soak: $(VENV)/.tested  ## good and bad clients, kills and reloads, native handlers, proxies, SECONDS=300 by default; ARGS="--takeovers 10000": threads stand by
 	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),300) $(ARGS)
 
-storm: $(VENV)/.clients  ## queries, kills and deadlines through patched C libraries, QUERIES=200000 by default
-	SYNCLESS_TEST_SECONDS=7200 SYNCLESS_TEST_QUERIES=$(or $(QUERIES),200000) $(BIN)/python -m pytest tests/patches/test_clients.py -k storm $(ARGS)
+storm: $(VENV)/.clients  ## queries, kills and deadlines through drivers, QUERIES=200000 by default
+	SYNCLESS_TEST_SECONDS=7200 SYNCLESS_TEST_QUERIES=$(or $(QUERIES),200000) $(BIN)/python -m pytest tests/patches/test_clients.py tests/patches/test_interrupted.py -k storm $(ARGS)
 
 fidelity: $(VENV)/.tested  ## the interpreter's own tests, patched, beside the unpatched baseline; ARGS="test_socket -v" chooses
 	$(BIN)/python -m tests.fidelity $(ARGS)

@@ -143,6 +143,7 @@ def pg8000(patcher: Patcher, module: Any) -> None:
                 other.sendall(CANCEL_REQUEST + connection._backend_key_data)
                 other.recv(1)  # the server closes it when it has passed the cancel on
 
+        connection._usock.shutdown(socket.SHUT_WR)  # a server that has nothing to do ends the connection
         cancel_until(lambda: wait_readable(connection._usock), cancel)
 
     def broken_off(connection: Any, error: BaseException) -> None:
