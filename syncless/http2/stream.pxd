@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
+from syncless.http.connection cimport Connection, Linger
 from syncless.http.exchange cimport Exchange, Session
 from syncless.http.listener cimport DeadlineNode, Listener
 from syncless.http.peer cimport Carried
