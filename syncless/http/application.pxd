@@ -25,18 +25,26 @@ cdef class Application:
     cdef readonly RequestHeads heads    # of the connections that it answers
     cdef readonly bint stays            # its requests must run in the thread in which it was made
     cdef list spares                    # exchanges that have ended, to be used again for any head
+    cdef int spare                      # how many; the rest of the list is None, and nothing allocates
 
     cdef Exchange exchange(self, const Incoming* incoming)
     cdef int take_back(self, Exchange exchange, int fd) except -1
 
     cdef inline Exchange take_spare(self):
         """One of them, or None."""
-        return <Exchange> self.spares.pop() if self.spares else None
+        cdef Exchange exchange
+        if self.spare == 0:
+            return None
+        self.spare -= 1
+        exchange = <Exchange> self.spares[self.spare]
+        self.spares[self.spare] = None
+        return exchange
 
     cdef inline int keep_spare(self, Exchange exchange) except -1:
         exchange.forget()
-        if len(self.spares) < SPARES:
-            self.spares.append(exchange)
+        if self.spare < SPARES:
+            self.spares[self.spare] = exchange
+            self.spare += 1
         return 0
 
     cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1

@@ -37,7 +37,7 @@ cdef class Application:
 
     def __init__(self, int most=0):
         self.heads = RequestHeads(most)
-        self.spares = []
+        self.spares = [None] * SPARES
 
     cdef Exchange exchange(self, const Incoming* incoming):
         raise NotImplementedError
@@ -50,7 +50,8 @@ cdef class Application:
 
     def close(self) -> None:
         """Lets go of the objects kept for later requests."""
-        self.spares.clear()
+        while self.take_spare() is not None:
+            pass
 
 
 cdef class Session:
