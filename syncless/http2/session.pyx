@@ -79,7 +79,7 @@ cdef int on_begin_headers(nghttp2_session* library, const nghttp2_frame* frame, 
     stream.open = True
     append(&session.all_streams, &stream.place, <PyObject*> stream)
     session.open_streams += 1
-    session.in_head = stream.id
+    session.in_head = <PyObject*> stream
     nghttp2_session_set_stream_user_data(library, stream.id, <void*> stream)
     Py_INCREF(stream)                               # given back when it is closed
     return 0
@@ -93,10 +93,10 @@ cdef int on_header(
     cdef RequestStream stream
     cdef Buffers buffers = session.listener.buffers
     cdef uint32_t both[2]
-    if frame.headers.cat != NGHTTP2_HCAT_REQUEST:
+    if frame.headers.cat != NGHTTP2_HCAT_REQUEST or session.in_head == NULL:
         return 0
-    stream = stream_of(library, frame.hd.stream_id)
-    if stream is None or stream.status:
+    stream = <RequestStream> session.in_head
+    if stream.status:
         return 0
     if stream.fields.size + name_size + value_size + 8 > session.listener.limits.head.total:
         stream.status = 431
@@ -136,7 +136,7 @@ cdef int on_frame_recv(nghttp2_session* library, const nghttp2_frame* frame, voi
     if stream is None:
         return 0
     if begins:
-        session.in_head = 0
+        session.in_head = NULL
         stream.has_body = not ends
         Py_INCREF(stream)                           # given back by act()
         if session.last_new == NULL:
@@ -205,8 +205,8 @@ cdef int on_stream_close(nghttp2_session* library, int32_t id, uint32_t error, v
         stream.open = False
         stream.bytes.gone = stream.bytes.ended = stream.bytes.peer_shutdown = True
         session.open_streams -= 1
-        if session.in_head == id:
-            session.in_head = 0
+        if session.in_head == <PyObject*> stream:
+            session.in_head = NULL
         stream.after_closed = session.first_closed
         session.first_closed = <PyObject*> stream
     return 0
@@ -333,7 +333,7 @@ cdef class HTTP2Session(Frames):
         cdef int kind = NO_DEADLINE
         if connection.stream.stalled or connection.stream.fd < 0:
             return 0
-        if self.in_head or not self.begun:
+        if self.in_head != NULL or not self.begun:
             kind = HEAD_DEADLINE
         elif self.open_streams == 0 and self.running == 0:
             kind = IDLE_DEADLINE

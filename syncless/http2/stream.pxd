@@ -1,7 +1,7 @@
 """A request that a connection of HTTP/2 carries. See stream.pyx."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t
 
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
@@ -31,7 +31,7 @@ cdef class Frames(Session):     # the part of an HTTP2Session that its streams k
     cdef int running                # whose application runs or waits for its turn
     cdef int64_t credit             # frames that the client may send without moving anything
     cdef int64_t credited           # ns: when it was last given some for the time that had passed
-    cdef int32_t in_head            # the stream whose fields have begun and not ended, or 0
+    cdef PyObject* in_head          # borrowed: the stream whose fields have begun and not ended, or NULL
     cdef bint begun                 # a request has come
     cdef bint noticed               # the client has been told that the server stops
     cdef bint interrupted           # the requests that run have been, because it stops at last
