@@ -125,7 +125,10 @@ cdef class Application:
     cdef inline int keep_spare(self, Exchange exchange) except -1:
         exchange.forget()
         if len(self.spares) < SPARES:
-            self.spares.append(exchange)
+            try:
+                self.spares.append(exchange)
+            except MemoryError:         # then it is freed, and its connection goes on
+                pass
         return 0
 
     cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1
