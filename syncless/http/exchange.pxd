@@ -119,7 +119,7 @@ cdef class Application:
         if len(self.spares) < SPARES:
             try:
                 self.spares.append(exchange)
-            except MemoryError:
+            except MemoryError:             # then it is freed, and its connection goes on
                 pass
         return 0
 

@@ -130,6 +130,7 @@ cdef class RequestHeads:
                 try:
                     if len(self.made) == self.count:
                         self.made.append(None)
+                    if len(self.spares) == self.count:
                         self.spares.append(None)
                 except MemoryError:
                     PyMem_Free(memory)
