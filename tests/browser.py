@@ -2,12 +2,12 @@
 
 import contextlib
 import json
-import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
 
+from tests.preload import without_preload
 from tests.waiting import eventually
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -19,12 +19,11 @@ def browse(url, *more):
     options = "--headless --no-sandbox --no-first-run"
     for off in ("gpu", "quic", "background-networking", "sync", "component-update", "dev-shm-usage"):
         options += f" --disable-{off}"
-    without_sanitizer = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     return subprocess.Popen(
         [BROWSER, *options.split(), f"--user-data-dir={folder}", "--remote-debugging-port=0", *more, url],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env=without_sanitizer,
+        env=without_preload(),
     ), folder
 
 

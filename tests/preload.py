@@ -4,5 +4,6 @@ import os
 
 
 def without_preload():
-    """The environment for compilers and database servers: `initdb` hangs with the sanitizers' runtime."""
+    """The environment for programs that are not Python's: `initdb` and curl hang with the sanitizers'
+    runtime."""
     return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}

@@ -21,6 +21,7 @@ from typing import Any
 
 import syncless
 from syncless.io import socket
+from tests.preload import without_preload
 from tests.waiting import eventually
 
 NGINX = """
@@ -159,7 +160,7 @@ class Proxied:
         (self.folder / "configuration").write_text(self.configuration(self.folder, self.port))
         command = COMMANDS[self.kind][1]
         command = [program(self.kind), *(part.format(folder=self.folder) for part in command[1:])]
-        self.proxy = subprocess.Popen(command, stdout=self.errors, stderr=self.errors)
+        self.proxy = subprocess.Popen(command, stdout=self.errors, stderr=self.errors, env=without_preload())
         self.tasklets = []
         if not eventually(lambda: self.reachable() and len(self.workers()) == self.processes):
             self.__exit__()

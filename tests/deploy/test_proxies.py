@@ -10,6 +10,7 @@ import pytest
 import syncless
 from syncless.cli.arguments import parse
 from tests.deploy.recipes import changed, command_in_comment, without
+from tests.preload import without_preload
 from tests.programs import free_port
 from tests.proxied import Proxied, missing, program, start_server
 from tests.waiting import eventually
@@ -170,5 +171,6 @@ def test_haproxy_finds_no_fault_in_its_recipe(tmp_path):
         pytest.skip("haproxy is not installed")
     path = tmp_path / "haproxy.cfg"
     path.write_text(Pair().configuration(tmp_path, 0))
-    told = subprocess.run([program("haproxy"), "-c", "-f", path], capture_output=True, text=True)
+    check = [program("haproxy"), "-c", "-f", path]
+    told = subprocess.run(check, capture_output=True, text=True, env=without_preload())
     assert told.returncode == 0 and "WARNING" not in told.stderr.upper(), told.stderr

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from syncless import run_in_thread
+from tests.preload import without_preload
 from tests.programs import free_port
 from tests.proxied import missing, program
 from tests.waiting import eventually
@@ -60,7 +61,9 @@ def test_curl(https, authority, tmp_path, how):
     server = https(hello)
     command = ["curl", "-s", how, "--cacert", trusted, "-w", " %{http_version}"]
     url = f"https://localhost:{server.port}/"
-    told = run_in_thread(subprocess.run, [*command, url], capture_output=True, text=True)
+    told = run_in_thread(
+        subprocess.run, [*command, url], capture_output=True, text=True, env=without_preload()
+    )
     assert told.stdout == ("hello 2" if how == "--http2" else "hello 1.1")
 
 
@@ -88,7 +91,7 @@ listen front
     bind 127.0.0.1:{port}
     server app 127.0.0.1:{server.port} proto h2 ws h2
 """)
-        proxies.append(subprocess.Popen([program("haproxy"), "-db", "-q", "-f", path]))
+        proxies.append(subprocess.Popen([program("haproxy"), "-db", "-q", "-f", path], env=without_preload()))
         assert eventually(lambda: answers(port), 45)
         return port
 
