@@ -21,7 +21,6 @@ WAITS = {
     "descriptor in a C library": "descriptor",
     "request body": "client",
     "client to read": "client",
-    "HTTP/2 frames": "client",
     "lock": "lock",
     "semaphore": "lock",
     "event": "event",
