@@ -455,8 +455,10 @@ cdef class Connection(Watcher):
             raise
         if not session.over or self.phase != CARRYING:
             return 0
+        session.lost(loop)                      # which may run finalisers, and they may switch
         self.session = None
-        session.lost(loop)
+        if self.phase != CARRYING:
+            return 0
         self.move_to(READING)
         self.listener.deadlines.stop(&self.deadline)
         self.unread = True                      # the client may still send frames
@@ -618,8 +620,11 @@ cdef class Connection(Watcher):
             listener.admission.leave(&self.deadline)
             self.drop_exchange(self.exchange)
         if self.phase == CARRYING:
-            session, self.session = self.session, None
+            session = self.session
             session.lost(loop)
+            self.session = None
+            if self.phase == CLOSED:            # by a tasklet that ran meanwhile
+                return 0
         self.move_to(CLOSED)
         listener.deadlines.stop(&self.deadline)
         listener.let_go(self.stream.fd, self.remote_addr if self.counted else None)
