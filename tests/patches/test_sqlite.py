@@ -391,7 +391,7 @@ def test_exception_thrown_inside_a_function_comes_out_of_the_call():
             syncless.sleep(0)
             tasklet.kill(thrown)
             assert seen == ["begins", thrown], (sql, seen)
-            connection.set_authorizer(None); connection.set_trace_callback(None)
+            connection.set_authorizer(lambda *args: 0); connection.set_trace_callback(None)
             connection.set_progress_handler(None, 1)
             assert connection.execute("SELECT 5").fetchall() == [(5,)]
             connection.close()

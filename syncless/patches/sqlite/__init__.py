@@ -96,7 +96,7 @@ class Connections:
         if ROLLBACK_RESETS and original.__name__ != "commit":
             forget_rows(known)
         uses.in_turn()
-        if known.alone or not (may_use_threads() and self.threads.in_transaction(connection)):
+        if known.alone or not (may_use_threads() and self.threads.in_transaction(known, connection)):
             return known.call(connection, True, original, (connection, *args))
         found = self.threads.run(known, known.database.holding, connection, original, connection, *args)
         known.holds = False

@@ -101,8 +101,9 @@ class Threads:
             job.over = True
         return known.call(connection, True, function, args)
 
-    def in_transaction(self, connection: Any) -> bool:
+    def in_transaction(self, known: Connection, connection: Any) -> bool:
+        """True as well if that cannot be known now."""
         try:
-            return connection.in_transaction  # type: ignore[no-any-return]
+            return known.is_used_elsewhere() or connection.in_transaction
         except self.module.ProgrammingError:  # another tasklet has closed it
             return False

@@ -63,7 +63,7 @@ class Statements:
             share = known.database.holding if known.holds else known.database.entering
             return self.threads.run(known, share, connection, original, cursor, *args)
         finally:
-            known.holds = self.threads.in_transaction(connection)
+            known.holds = self.threads.in_transaction(known, connection)
             self._look_at_timeout(known, connection, sql)
 
     def _execute_in_thread(
@@ -79,7 +79,7 @@ class Statements:
             raise
         finally:
             known.holds = known.holds or may_hold
-            known.holds = known.holds and self.threads.in_transaction(connection)
+            known.holds = known.holds and self.threads.in_transaction(known, connection)
 
     def _execute_and_fetch(self, known: Connection, cursor: Any, args: tuple[Any, ...]) -> None:
         forget_rows_of(cursor)  # of a tasklet that was interrupted

@@ -145,6 +145,12 @@ cdef class Use:
         Connection.execute() calls that of a cursor. A thread would wait for it for ever."""
         return self.depth and self.user == user()
 
+    cpdef bint is_used_elsewhere(self) noexcept:
+        """Whether another tasklet or thread uses it. Then nothing may be asked of the connection: since some
+        release before 3.53, SQLite waits even for `in_transaction` until a statement has ended, and the GIL
+        is held meanwhile, which that statement's progress handler needs."""
+        return self.depth and self.user != user()
+
     cdef inline int enter(self) except -1:
         if self.depth == 0:
             self.user = user()
@@ -299,7 +305,8 @@ def executes(original, in_thread, bint of_connections, dict ahead):
                     found = use.execute(connection, original, self, sql, parameters)
                     if ahead:       # by the thread of a tasklet that was interrupted
                         ahead.pop(id(self), None)
-                    if kind & READS and not use.alone and not use.holds and connection.in_transaction:
+                    if kind & READS and not use.alone and not use.holds and (
+                            not use.is_used_elsewhere() and connection.in_transaction):
                         use.holds = True
                     return found
         return in_thread(original, self, *[each for each in (sql, parameters) if each is not ABSENT])
