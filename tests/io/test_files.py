@@ -7,6 +7,7 @@ import select
 import pytest
 
 import syncless
+from syncless._core.calls import threads
 from syncless.io import files
 from tests.waiting import eventually
 
@@ -182,3 +183,24 @@ def test_in_threads_always(tmp_path):
         assert files.file_systems()
     finally:
         files.set_mode(before)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="a file cannot be evicted from memory")
+def test_thread_that_has_read_may_let_go_of_the_bytes_later(tmp_path, monkeypatch):
+    """The tasklet may go on before the thread has its next turn."""
+    jobs, run = [], threads._many._run
+    monkeypatch.setattr(threads._many, "_run", lambda job: (jobs.append(job), run(job))[1])
+    path, read_in_thread = tmp_path / "file", False
+    before = files.set_mode("pool")
+    try:
+        files.write_file(path, bytes(100_000), durable=True)
+        for _ in range(20):  # the kernel may have read it again already
+            with open(path) as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            jobs.clear()
+            assert files.read_file(path) == bytes(100_000)
+            read_in_thread |= any(type(job.function).__name__ == "Transfer" for job in jobs)
+    finally:
+        files.set_mode(before)
+    if not read_in_thread:
+        pytest.skip("the file system has the file in memory always")

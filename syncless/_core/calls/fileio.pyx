@@ -12,6 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 from posix.types cimport off_t
 
 from syncless._core.calls.descriptors cimport HERE, PIECE, read_into, reading, writing
@@ -26,6 +27,7 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject** data, Py_ssize_t size) except -1
+    Py_ssize_t Py_REFCNT(PyObject* one)
 
 require("io.FileIO objects")
 
@@ -95,6 +97,19 @@ def file_readall(self):
         pieces.append(piece)
 
 
+cdef object resized(PyObject* whole, Py_ssize_t size, Py_ssize_t used):
+    """Bytes of this size that begin with those that are used. Takes the reference over: if it is the only
+    one, the object itself is resized. A thread that has read into it may have let go of it not yet."""
+    if Py_REFCNT(whole) == 1:
+        _PyBytes_Resize(&whole, size)
+        data = <object> whole
+    else:
+        data = PyBytes_FromStringAndSize(NULL, size)
+        memcpy(PyBytes_AS_STRING(data), PyBytes_AS_STRING(<object> whole), used)
+    Py_DECREF(<object> whole)
+    return data
+
+
 cdef object rest_of_file(int fd, int64_t size):
     """In one piece of memory, made as large as the file seems to be: some say 0, and some grow."""
     cdef off_t here = lseek(fd, 0, SEEK_CUR)
@@ -111,17 +126,12 @@ cdef object rest_of_file(int fd, int64_t size):
         room += max(room >> 1, <Py_ssize_t> 65536)
         whole = <PyObject*> data
         Py_INCREF(data)
-        data = None                 # the only reference left is the one that is resized
-        _PyBytes_Resize(&whole, room)
-        data = <object> whole
-        Py_DECREF(data)
+        data = None                 # the only reference left here is the one that is taken over
+        data = resized(whole, room, done)
     whole = <PyObject*> data
     Py_INCREF(data)
     data = None
-    _PyBytes_Resize(&whole, done)
-    data = <object> whole
-    Py_DECREF(data)
-    return data
+    return resized(whole, done, done)
 
 
 def file_write(self, data, /):
