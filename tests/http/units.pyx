@@ -210,11 +210,12 @@ cdef int give_up(Loop loop, object owner, int kind) except -1:
 
 
 cdef class Turns:
-    """Admission of Waiters, which wait for at most `seconds`."""
+    """Admission of Waiters, which wait for at most `seconds`, counted from the loop's last turn: the test
+    before may have held it for long."""
     cdef Deadlines deadlines
     cdef readonly Admission admission
 
-    def __cinit__(self, requests, queued, seconds=60):
+    def __cinit__(self, requests, queued, seconds=3600):
         self.deadlines = Deadlines(get_loop())
         self.deadlines.expire = give_up
         self.deadlines.allow(QUEUE_DEADLINE, <int64_t> (seconds * 1e9))
