@@ -11,6 +11,7 @@ unchecked_park    for these functions themselves: park() where something is to b
 from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport BaseTasklet
 from syncless._core.wait.waitqueue cimport WaitQueue
 
 cdef int wait_fd(Loop loop, int fd, int bit, int64_t deadline, const char* why, object on) except -1
@@ -22,3 +23,8 @@ cpdef bint may_park() noexcept
 cdef int take_turns() except -1
 cdef int take_turns_on(int fd, int bit) except -1
 cpdef object next_thrown()
+
+
+cdef class ThrownHere:
+    cdef BaseTasklet tasklet
+    cdef list before, thrown

@@ -174,11 +174,24 @@ cpdef object next_thrown():
     return None if me is None or me.pending is None or me.shielded else next_pending(me)
 
 
-def was_thrown(exception) -> bool:
-    """Whether the current tasklet has raised this exception because it was thrown at it; false if it has
-    raised another one of that kind since."""
-    cdef BaseTasklet me = peek_loop().current if may_park() else None
-    return me is not None and me.raised == <void*> exception
+cdef class ThrownHere:
+    """``with ThrownHere() as thrown``: a list of the exceptions that the current tasklet raises in the block
+    because they are thrown at it."""
+
+    def __cinit__(self):
+        self.thrown = []
+
+    def __enter__(self):
+        self.tasklet = peek_loop().current if may_park() else None
+        if self.tasklet is not None:
+            self.before, self.tasklet.raised = self.tasklet.raised, self.thrown
+        return self.thrown
+
+    def __exit__(self, *error):
+        if self.tasklet is not None:
+            self.tasklet.raised = self.before
+            if self.before is not None:
+                self.before.extend(self.thrown)
 
 
 def sleep(seconds=0) -> None:

@@ -144,7 +144,7 @@ cdef class BaseTasklet(Runnable):
     cdef object value               # handed over by wake()
     # what it raises at its next waits: None, an exception or Thrown, or a list of several in order
     cdef object pending
-    cdef void* raised               # the last of that which it raised: only to compare with
+    cdef list raised                # what it has raised of that, while somebody asks for it; else None
     cdef int shielded               # a Shield: whether it raises something of that now
     # a call of a C library was broken off because of it, see patches/libraries/parking.pyx
     cdef bint broken_off
@@ -215,7 +215,8 @@ cdef inline object next_pending(BaseTasklet tasklet):
     if type(first) is Thrown:
         thrown = <Thrown> first
         exception, thrown.exception = thrown.exception, None  # or it and a Timeout would refer to each other
-    tasklet.raised = <void*> exception
+    if tasklet.raised is not None:
+        tasklet.raised.append(exception)
     return exception
 
 

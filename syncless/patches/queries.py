@@ -23,7 +23,7 @@ from typing import Any
 
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
-from syncless._core.current import may_park, uninterrupted, wait_readable, was_thrown
+from syncless._core.current import ThrownHere, may_park, uninterrupted, wait_readable
 from syncless._core.tasklet import spawn
 from syncless._core.timeout import Timeout
 from syncless.patches.registry import Patcher
@@ -79,17 +79,26 @@ def shut_down(fd: int) -> None:
         ours.shutdown(socket.SHUT_RDWR)
 
 
-def around(patcher: Patcher, owner: Any, names: tuple[str, ...], broken_off: Callable[..., None]) -> None:
-    """broken_off(self, error) is called if one of these methods raises."""
+def around(
+    patcher: Patcher,
+    owner: Any,
+    names: tuple[str, ...],
+    broken_off: Callable[..., None],
+    own_errors: bool = True,
+) -> None:
+    """broken_off(self, error) is called if one of these methods raises. Without `own_errors` not for an
+    Exception if nothing was thrown at the tasklet meanwhile."""
 
     def wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                return original(self, *args, **kwargs)
-            except BaseException as error:
-                broken_off(self, error)
-                raise
+            with ThrownHere() as thrown:
+                try:
+                    return original(self, *args, **kwargs)
+                except BaseException as error:
+                    if own_errors or thrown or not isinstance(error, Exception):
+                        broken_off(self, error)
+                    raise
 
         return method
 
@@ -147,7 +156,7 @@ def pg8000(patcher: Patcher, module: Any) -> None:
         cancel_until(lambda: wait_readable(connection._usock), cancel)
 
     def broken_off(connection: Any, error: BaseException) -> None:
-        if connection._sock is None or (isinstance(error, Exception) and not was_thrown(error)):
+        if connection._sock is None:
             return
         try:
             finish(end_query, connection)
@@ -166,5 +175,5 @@ def pg8000(patcher: Patcher, module: Any) -> None:
             close(self)
 
     talks = ("execute_simple", "execute_unnamed", "execute_named", "prepare_statement")
-    around(patcher, connections, (*talks, "close_prepared_statement"), broken_off)
+    around(patcher, connections, (*talks, "close_prepared_statement"), broken_off, own_errors=False)
     patcher.member(connections, "close", close_silently, "says goodbye on a connection that was broken off")

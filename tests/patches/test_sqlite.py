@@ -403,6 +403,17 @@ def test_exception_thrown_inside_a_function_comes_out_of_the_call():
     else: raise AssertionError
     def fails():            # of the function's own, caught and raised: SQLite's error, as without the patch
         with syncless.deadline(0.001): event.wait()
+    def fails_later():      # this is another one, even if it lies where the first has lain
+        try: event.wait()
+        except Gone: pass
+        raise Gone
+    connection.create_function("f", 0, fails_later)
+    seen = []
+    tasklet = syncless.spawn(use, connection, "SELECT f()")
+    syncless.sleep(0)
+    tasklet.kill(Gone(), block=False)
+    tasklet.join()
+    assert "user-defined function" in str(seen[1]), seen
     connection.create_function("f", 0, fails)
     try: connection.execute("SELECT f()")
     except sqlite3.OperationalError as error: assert "user-defined function" in str(error)

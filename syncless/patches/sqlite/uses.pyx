@@ -26,9 +26,8 @@ from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from syncless._core.calls.filesystems cimport FileSystem, never, of_path, pools_all
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing
-from syncless._core.current cimport may_park, take_turns
+from syncless._core.current cimport ThrownHere, may_park, take_turns
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport BaseTasklet
 from syncless._core.threadloop cimport peek_loop
 from syncless._core.wait.sync cimport Semaphore
 
@@ -387,21 +386,13 @@ cdef class Callback:
         self.function = function
 
     def __call__(self, *args):
-        cdef Loop loop = peek_loop()
-        cdef BaseTasklet me = None if loop is None else loop.current
-        cdef void* before
-        if me is None:
-            return self.function(*args)
-        before, me.raised = me.raised, NULL
-        try:
-            return self.function(*args)
-        except BaseException as error:
-            if me.raised == <void*> error:
-                self.use.thrown = error
-            raise
-        finally:
-            if me.raised == NULL:
-                me.raised = before
+        with ThrownHere() as thrown:
+            try:
+                return self.function(*args)
+            except BaseException as error:
+                if any([error is one for one in thrown]):
+                    self.use.thrown = error
+                raise
 
     def __repr__(self):
         return repr(self.function)      # in reports of its errors
