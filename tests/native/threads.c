@@ -248,10 +248,10 @@ int main(int argc, char **argv) {
     atomic_store(&server.quit, 1);
     for (i = 0; i < THREADS; i++)
         wake(&server.threads[i]->inbox);
-    for (i = 0; i < THREADS; i++) {
+    for (i = 0; i < THREADS; i++)
         pthread_join(server.threads[i]->id, NULL);
+    for (i = 0; i < THREADS; i++) /* One that still runs may wake any other, so none is freed before. */
         thread_free(server.threads[i]);
-    }
     printf("%ld answers\n", (long)answers);
     return answers == 0;
 }

@@ -39,7 +39,6 @@ from syncless._core.threadloop cimport get_loop, peek_loop
 from syncless._core.calls.threads import Share
 
 cdef extern from "Python.h":
-    int _PyBytes_Resize(PyObject** bytes, Py_ssize_t size) except -1
     int PyErr_CheckSignals() except -1
 
 cdef extern from *:
