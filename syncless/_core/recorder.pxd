@@ -36,4 +36,5 @@ cdef class WaitRecorder(Recorder):
             self.forget()
 
 
+cdef int woken_by_holder(BaseTasklet waiter) except -1
 cdef str time_went(BaseTasklet tasklet, int64_t since)

@@ -17,6 +17,10 @@ class WaitRecorder(Recorder):
 def recorded(tasklet: Tasklet[object]) -> WaitRecorder | None:
     """What it keeps of its waits; a tasklet that is no request has nothing."""
 
+def set_purpose(purpose: str | None) -> str | None:
+    """What the next waits of the running tasklet are for, if it records them: words that stand for a socket's
+    peer. Returns those before, which the caller sets again."""
+
 class Tracer(Observer):
     """Tracer(most): start() and stop() in the thread whose tasklets it follows; it keeps `most` spans."""
 

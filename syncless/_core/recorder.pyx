@@ -11,15 +11,17 @@ outcome of that wait has not been read yet. So the garbage collector is kept fro
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
-from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
+from libc.stdio cimport snprintf
 from libc.stdlib cimport free, realloc
-from libc.string cimport strncpy
 
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.cpython.compat cimport line_at, place_in, put_back, set_aside
-from syncless._core.cpython.layouts cimport socket
+from syncless._core.cpython.layouts cimport holder_of_lock, is_lock, is_rlock, owner_of_rlock, socket
+from syncless._core.linked cimport Node
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport PARKED, READY, BaseTasklet, Observer, Recorder
+from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport get_loop
 
 from types import CoroutineType
@@ -67,7 +69,7 @@ cdef extern from *:
     int PyGC_Enable()
     void Py_INCREF(PyObject* thing)
     void Py_XDECREF_ "Py_XDECREF"(void* thing)
-    const char* PyUnicode_AsUTF8(object text) noexcept
+    const char* PyUnicode_AsUTF8(object text) except NULL
 
 cdef extern from "frameobject.h":       # Python.h includes it from 3.11 on
     ctypedef struct PyCodeObject:
@@ -137,28 +139,63 @@ cdef void find_await(KeptWait* wait, object coroutine) noexcept:
         coroutine = coroutine.cr_await
 
 
-cdef void look(KeptWait* wait, object on) noexcept:
-    """Notes where the running tasklet has waited, and on what."""
+cdef int write(KeptWait* wait, const char* before, str text) except -1:
+    snprintf(wait.on, WORDS, "%s%s", before, PyUnicode_AsUTF8(text))
+    return 0
+
+
+cdef int find_holder(KeptWait* wait, BaseTasklet tasklet, object lock) except -1:
+    """Names who holds the lock still, if that is another tasklet of the same loop."""
+    cdef uint32_t number = holder_of_lock(lock) if is_lock(lock) else 0
+    cdef uintptr_t ident = owner_of_rlock(lock) if is_rlock(lock) else 0
+    cdef Node* node = tasklet.loop.live.first if number or ident else NULL
+    while node != NULL:
+        one = <object> node.owner
+        owner = (<Tasklet> one).owner_of_locks() if ident and isinstance(one, Tasklet) else None
+        if <uint32_t> (<BaseTasklet> one).serial == number or <uintptr_t> <PyObject*> owner == ident:
+            return 0 if one is tasklet else write(wait, "held by ", one.name)
+        node = node.after
+    return 0
+
+
+cdef int woken_by_holder(BaseTasklet waiter) except -1:
+    """The running tasklet has released the lock for which the other one waited, and has woken it."""
+    if waiter.recorder is not None and waiter.ready_since - waiter.since >= LOOK_AFTER:
+        waiter.recorder.purpose = f"held by {get_loop().current.name}"
+    return 0
+
+
+cdef void look(KeptWait* wait, BaseTasklet tasklet, object on) noexcept:
+    """Notes where the tasklet, which is the running one, has waited, and on what."""
     cdef bint collects = PyGC_Disable()
-    cdef const char* text
     cdef PyObject* raised[3]
     set_aside(raised)
     if PyEval_GetFrame() != NULL:
         find_place(wait)
-    if isinstance(on, socket):
+    try:
+        find_what(wait, tasklet, on)
+    except Exception:
+        wait.on[0] = 0                      # a name that cannot be written
+    put_back(raised)
+    if collects:
+        PyGC_Enable()
+
+
+cdef int find_what(KeptWait* wait, BaseTasklet tasklet, object on) except -1:
+    cdef object purpose = None if tasklet.recorder is None else tasklet.recorder.purpose
+    if purpose is not None:
+        write(wait, "", purpose)
+    elif isinstance(on, socket):
         syncless_peer((<socket> on).sock_fd, wait.on, WORDS)
     elif type(on) is int:
         syncless_peer(on, wait.on, WORDS)
     elif type(on) is str:
-        text = PyUnicode_AsUTF8(on)
-        if text != NULL:
-            strncpy(wait.on, text, WORDS - 1)
-            wait.on[WORDS - 1] = 0
+        write(wait, "", on)
+    elif is_lock(on) or is_rlock(on):
+        find_holder(wait, tasklet, on)
     elif hasattr(on, "get_coro"):
         find_await(wait, on.get_coro())
-    put_back(raised)
-    if collects:
-        PyGC_Enable()
+    return 0
 
 
 cdef object as_wait(KeptWait* one):
@@ -192,7 +229,7 @@ cdef class WaitRecorder(Recorder):
         wait.ns = ns
         wait.on[0] = 0
         if self.waited_ns >= LOOK_AFTER:
-            look(wait, on)
+            look(wait, tasklet, on)
 
     cdef KeptWait* place(self, int64_t ns) noexcept:
         """Where to keep a wait of that length; NULL if there is no room for it."""
@@ -266,6 +303,16 @@ cdef str time_went(BaseTasklet tasklet, int64_t since):
 def recorded(BaseTasklet tasklet not None) -> WaitRecorder | None:
     """What it keeps of its waits; a tasklet that is no request has nothing."""
     return tasklet.recorder
+
+
+def set_purpose(purpose: str | None) -> str | None:
+    """What the next waits of the running tasklet are for, if it records them: words that stand for a socket's
+    peer. Returns those before, which the caller sets again."""
+    cdef BaseTasklet tasklet = get_loop().current
+    if tasklet is None or tasklet.recorder is None:
+        return None
+    purpose, tasklet.recorder.purpose = tasklet.recorder.purpose, purpose
+    return purpose
 
 
 # -- of all tasklets, while somebody looks ------------------------------------------------------------------
@@ -352,7 +399,7 @@ cdef class Tracer(Observer):
         if tasklet.why != NULL:
             wait = self.add(tasklet, tasklet.why, tasklet.since, min(now, tasklet.ready_since))
             if wait != NULL:
-                look(wait, tasklet.waiting_on)
+                look(wait, tasklet, tasklet.waiting_on)
         if tasklet.switches > 1 and tasklet.ready_since >= self.started:    # not that of its last life
             self.add(tasklet, QUEUES, max(tasklet.since, tasklet.ready_since), now)
         self.running = tasklet.serial

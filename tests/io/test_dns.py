@@ -10,6 +10,7 @@ import time
 import pytest
 
 import syncless
+from syncless.debug import longest_waits
 from syncless.io import dns
 from syncless.io.dns import order, system, wire
 from syncless.io.dns.resolver import Resolver
@@ -154,6 +155,22 @@ def test_equal_lookups_at_the_same_time_share_a_query(server):
     server.answers_slow.set()
     assert [tasklet.result() for tasklet in tasklets[1:]] == [["192.0.2.50"]] * 49
     assert len(server.asked) == 4
+
+
+def test_request_that_waits_for_a_name_says_for_which(server, start):
+    told = []
+
+    def app(environ, start_response):
+        addresses("slow.example", standard.AF_INET, STREAM)
+        syncless.sleep(0.1)
+        told.append([wait.on for wait in longest_waits(syncless.current()) if wait.seconds > 0.05])
+        start_response("200 OK", [])
+        return [b""]
+
+    at = start(app)
+    asking = [syncless.spawn(start.client(at).get, "/") for _ in range(2)]
+    assert all(one.result()[0] == 200 for one in asking)
+    assert told == [["DNS name slow.example", ""]] * 2 and len(server.asked) == 1
 
 
 @pytest.mark.virtual_time(False)  # another process

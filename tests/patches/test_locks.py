@@ -24,3 +24,48 @@ def test_killed_waiter_passes_the_lock_on(make):
     """,
         make,
     )
+
+
+@pytest.mark.parametrize("make", ["threading.Lock", "threading.RLock"])
+def test_request_that_waits_for_a_lock_knows_who_held_it(make):
+    check(
+        """
+    import sys, syncless, threading
+    from urllib.request import urlopen
+    from syncless.debug import longest_waits
+    from syncless.wsgi import Server
+
+    lock, held, told = eval(sys.argv[1])(), threading.Event(), {}
+
+    def wait(name):
+        if name == "/first":
+            with lock:
+                held.set()
+                syncless.sleep(0.1)
+        elif name == "/second":
+            with lock:
+                pass
+        else:
+            with syncless.Timeout(0.05, False):
+                with lock:
+                    pass
+
+    def application(environ, start_response):
+        name = environ["PATH_INFO"]
+        wait(name)
+        told[name] = [one.what for one in longest_waits(syncless.current())]
+        start_response("200 OK", [])
+        return [b""]
+
+    with Server(application, port=0) as server:
+        ask = lambda path: urlopen(server.url + path).read()
+        first = syncless.spawn(ask, "first")
+        held.wait()
+        for one in [first, syncless.spawn(ask, "second"), syncless.spawn(ask, "third")]:
+            one.join()
+    held_by = "lock: held by GET /first"
+    assert told["/first"] == ["sleep"]
+    assert told["/second"] == told["/third"] == [held_by], told
+    """,
+        make,
+    )

@@ -17,7 +17,6 @@ import socket as _stdlib
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.object cimport PyObject
 from libc.errno cimport EAGAIN, EALREADY, EINPROGRESS, EINTR, errno
 from libc.stdint cimport int64_t
 from libc.string cimport strerror

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from syncless._core.recorder import set_purpose
 from syncless._core.wait.sync import Event
 from syncless.io.dns import wire
 from syncless.io.dns.system import Hosts, ResolvConf, Source, Watched, parse_nsswitch, read_resolv_conf
@@ -173,9 +174,13 @@ class Resolver:
             if until > now:
                 raise NoAnswer(server_failed)
             pending = self._pending.get(key)
-            if pending is None:
-                return self._ask(key)
-            pending.done.wait()
+            purpose = set_purpose(f"DNS name {name.removesuffix('.')}")
+            try:
+                if pending is None:
+                    return self._ask(key)
+                pending.done.wait()
+            finally:
+                set_purpose(purpose)
             if pending.found is not None:
                 return pending.found
             # it failed, which is remembered; or the asking tasklet was killed, and another takes over

@@ -40,17 +40,21 @@ from libc.stdint cimport int64_t, uint32_t, uintptr_t
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython cimport threadend
 from syncless._core.cpython.layouts cimport (
-    forget_holder, is_lock, is_rlock, lock_free, lock_is_held, lock_taken, note_holder, require, rlock_count,
-    rlock_free, rlock_note, rlock_owner, rlock_taken,
+    forget_holder, holder_of_lock, is_lock, is_rlock, lock_free, lock_is_held, lock_taken, note_holder,
+    require, rlock_count, rlock_free, rlock_note, rlock_owner, rlock_taken,
 )
 from syncless._core.current cimport may_park, next_thrown, take_turns, wait_in
 from syncless._core.loop cimport Loop
+from syncless._core.recorder cimport woken_by_holder
 from syncless._core.scheduler cimport WOKEN, BaseTasklet
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport peek_loop
 from syncless._core.wait.waitqueue cimport WaitQueue, queue_pop
 
 from syncless._core.current import uninterrupted
+
+cdef enum:
+    RUNNING_ONE = -1
 
 cdef dict waiting = {}              # id of an object -> Waiters
 
@@ -78,8 +82,10 @@ cdef int leave_waiters(object thing, Waiters waiters) except -1:
     return 0
 
 
-cdef int wake_first(object thing) except -1:
-    """The first waiter tries again. If it was killed or its time is over, the next one does."""
+cdef int wake_first(object thing, int64_t holder=0) except -1:
+    """The first waiter tries again. If it was killed or its time is over, the next one does. `holder`: who
+    held the lock until now, as a tasklet's serial number, or RUNNING_ONE; 0: it is not known."""
+    cdef Loop loop
     cdef Waiters waiters
     cdef BaseTasklet first
     if waiting:
@@ -87,6 +93,10 @@ cdef int wake_first(object thing) except -1:
         while waiters is not None and waiters.queue.first != NULL:
             first = queue_pop(&waiters.queue)
             if first.loop.wake(first, None):
+                loop = peek_loop() if holder else None
+                if loop is not None and loop.current is not None and (
+                        holder == RUNNING_ONE or holder == <uint32_t> loop.current.serial):
+                    woken_by_holder(first)
                 break
     return 0
 
@@ -170,6 +180,7 @@ cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) exce
     """Parks until the attempt succeeds (True) or the deadline has passed (False)."""
     cdef BaseTasklet me = peek_loop().current
     cdef Waiters waiters = join_waiters(self)
+    cdef object purpose = None if me.recorder is None else me.recorder.purpose
     try:
         while not attempt(self):                # an OS thread may have been faster
             if wait_in(&waiters.queue, "lock", self, deadline) != WOKEN:
@@ -180,6 +191,8 @@ cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) exce
             wake_first(self)                    # killed after its turn had come: the next waiter gets it
         raise
     finally:
+        if me.recorder is not None:
+            me.recorder.purpose = purpose       # it may be the holder's name now
         leave_waiters(self, waiters)
 
 
@@ -218,11 +231,13 @@ cdef bint take_lock(object self, int64_t deadline) except -1:
 
 cdef int give_lock(object self) except -1:
     """release() of a Lock."""
+    cdef uint32_t holder
     if not lock_is_held(self):
         raise RuntimeError("release unlocked lock")
+    holder = holder_of_lock(self)
     forget_holder(self)
     lock_free(self)
-    return wake_first(self)
+    return wake_first(self, holder)
 
 
 cdef int must_be_lock(object self) except -1:
@@ -305,7 +320,7 @@ cdef int give_rlock(object self) except -1:
     """Releases an RLock, however often it was acquired."""
     rlock_note(self, 0, 0)
     rlock_free(self)
-    return wake_first(self)
+    return wake_first(self, RUNNING_ONE)
 
 
 def rlock_acquire(self, blocking=True, timeout=-1):
