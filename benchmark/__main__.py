@@ -22,6 +22,9 @@ from benchmark.scaling import PARTS, THREADS
 from benchmark.servers import PEERS, Absent, Running
 from benchmark.stackless import LIBRARIES as STACKLESS
 
+OURS = (":/setup.py", ":/syncless")
+"""What is measured, as paths of git."""
+
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
@@ -74,6 +77,10 @@ def run_experiment(experiment: Experiment, scale: Scale, only: list[str] | None)
     return {"name": experiment.name, "title": experiment.title, "peers": peers}
 
 
+def rounds_of(name: str, rounds: int) -> int:
+    return min(2, rounds) if name == "models" else rounds  # of which one takes three minutes
+
+
 def run_calls(
     name: str, libraries: list[str], parts: list[str], scale: Scale, divisor: int
 ) -> dict[str, Any]:
@@ -81,7 +88,7 @@ def run_calls(
     own."""
     found: dict[str, dict[str, list[float]]] = {library: {} for library in libraries}
     absent: dict[str, str] = {}
-    rounds = min(2, scale.rounds) if name == "models" else scale.rounds  # of which one takes three minutes
+    rounds = rounds_of(name, scale.rounds)
     cores = ",".join(map(str, CORES)) if name in ("models", "scaling") else str(SERVER_CORE)
     for number in range(rounds):
         for library, values in found.items():
@@ -176,6 +183,18 @@ def versions() -> dict[str, str]:
     return found
 
 
+def is_recorded(name: str, rounds: int) -> bool:
+    """Whether the kept result of an experiment is of this code of ours, with as many rounds."""
+    path = report.RESULTS / f"{name}.json"
+    if not path.exists():
+        return False
+    result = json.loads(path.read_text())
+    peers = result.get("peers", {}).values()
+    counts = {len(peer["rounds"]) for peer in peers if "rounds" in peer} or {result.get("rounds")}
+    commit = result.get("commit", "")
+    return counts == {rounds_of(name, rounds)} and commit != "" and quiet.is_as_in(commit, *OURS)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmark", description=__doc__)
     choices = [*EXPERIMENTS, *CALLS, "blocking", "instructions", "report"]
@@ -193,6 +212,12 @@ def main() -> int:
         "little and are not kept",
     )
     parser.add_argument(
+        "--continue",
+        dest="go_on",
+        action="store_true",
+        help="leave out what is recorded already with as many rounds of the same code of syncless",
+    )
+    parser.add_argument(
         "--write",
         action="store_true",
         help="draw the plots, and write docs/benchmarks.md, from the last results",
@@ -208,6 +233,8 @@ def main() -> int:
         Scale(1, 3000, 1, 500) if options.quick else Scale(options.seconds, options.requests, options.rounds)
     )
     chosen = named or (QUICK if options.quick else [*EXPERIMENTS, *CALLS, "blocking"])
+    if options.go_on:
+        chosen = [name for name in chosen if not is_recorded(name, scale.rounds)]
     started = time.monotonic()
     refused = []
     for name in chosen:

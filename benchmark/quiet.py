@@ -89,8 +89,17 @@ def refusals(conditions: dict[str, float]) -> list[str]:
 
 
 def commit() -> str:
-    """The commit that is measured, with "-dirty" if files differ from it; empty outside of a checkout."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    """The commit that is measured, with "-dirty" if files other than results differ from it; empty outside of
+    a checkout."""
+    name = _git("rev-parse", "--short=12", "HEAD").stdout.strip()
+    return name and (name if is_as_in(name, ":/", ":!/benchmark/results") else f"{name}-dirty")
+
+
+def is_as_in(commit: str, *paths: str) -> bool:
+    """Whether these files of the checkout are those of the commit."""
+    return _git("diff", "--quiet", commit, "--", *paths).returncode == 0
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
     folder = pathlib.Path(__file__).parent
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+    return subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)

@@ -3,6 +3,8 @@
 import json
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
 
 import pytest
@@ -92,6 +94,41 @@ def test_run_that_would_mislead_is_not_recorded(run, capsys, stats, cpu_us, argu
     status, result = run(stats, cpu_us, *arguments)
     assert status == 1 and result is None
     assert said in capsys.readouterr().err
+
+
+def test_run_goes_on_where_an_earlier_one_has_ended(run, monkeypatch):
+    """What was recorded of the same code, with as many rounds, is left out."""
+    same = True
+    monkeypatch.setattr(quiet, "commit", lambda: "made-up")
+    monkeypatch.setattr(quiet, "is_as_in", lambda commit, *paths: commit == "made-up" and same)
+    assert run(looks(), [10.0, 10.0])[1]["peers"]["syncless"]["rounds"][0]["cpu_us"] == 10
+    again = ["--continue", "--rounds", "2"]
+    assert run([], [20.0, 20.0], *again)[1]["peers"]["syncless"]["rounds"][0]["cpu_us"] == 10
+    assert run(looks(), [20.0, 20.0], "--continue")[1]["peers"]["syncless"]["rounds"][0]["cpu_us"] == 20
+    same = False
+    assert run(looks(), [30.0, 30.0], *again)[1]["peers"]["syncless"]["rounds"][0]["cpu_us"] == 30
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_commit_is_called_changed_by_files_that_are_no_results(tmp_path, monkeypatch):
+    def git(*arguments):
+        names = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        subprocess.run(["git", *names, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    (tmp_path / "benchmark" / "results").mkdir(parents=True)
+    monkeypatch.setattr(quiet, "__file__", str(tmp_path / "benchmark" / "quiet.py"))
+    assert quiet.commit() == ""
+    code, result = tmp_path / "code.py", tmp_path / "benchmark" / "results" / "a.json"
+    for path in (code, result):
+        path.write_text("1")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-q", "-m", "one")
+    result.write_text("2")
+    commit = quiet.commit()
+    assert len(commit) == 12 and quiet.is_as_in(commit, ":/code.py")
+    code.write_text("2")
+    assert quiet.commit() == f"{commit}-dirty" and not quiet.is_as_in(commit, ":/code.py")
 
 
 def test_quick_run_is_not_recorded(run):
