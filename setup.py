@@ -297,6 +297,7 @@ class Build(build_ext):
         self.extensions[:] = [each for each in self.extensions if has.get(OPTIONAL.get(each.name), True)]
         text = "".join(f"#define SYNCLESS_{facility} {int(found)}\n" for facility, found in has.items())
         text += f"/* {kind}{' portable' if portable else ''}, {' '.join(flags)} */\n"
+        text += f"/* with -O1: {' '.join(sorted(RARELY_RUN))} */\n"
         config = pathlib.Path(self.build_temp, "syncless_config.h")
         if not config.exists() or config.read_text() != text:
             # Modules of another kind, or made for other facilities, are not up to date, however new they are.

