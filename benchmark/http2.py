@@ -1,4 +1,4 @@
-"""The experiments with HTTP/2: without TLS, by clients that know that the server speaks it."""
+"""The experiments with HTTP/2: without TLS, by clients that know that the server speaks it, and with TLS."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ HTTP2 = (
         (*OURS, *SERVERS),
         lambda server, scale: h2load(server.port, scale.requests, 20, 10),
         {"h2corn (ASGI)": 0.45, "granian": 0.33, "granian (ASGI)": 0.33},
+        same_work=SAME_WORK,
+        note="nghttpd sends a file and runs no application.",
+    ),
+    Experiment(
+        "http2-tls",
+        "The same over TLS 1.3: `h2load -c20 -m10 https://`",
+        "http2 tls",
+        (*OURS, *SERVERS),
+        lambda server, scale: h2load(server.port, scale.requests, 20, 10, tls=True),
+        {"granian": 0.5, "granian (ASGI)": 0.5},
         same_work=SAME_WORK,
         note="nghttpd sends a file and runs no application.",
     ),

@@ -52,7 +52,7 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
         + ["asgi-requests", "asgi-session"]
         + ["websocket-200", "websocket-1000"],
     ),
-    ("HTTP/2", ["http2-hello", "http2-big"]),
+    ("HTTP/2", ["http2-hello", "http2-tls", "http2-big"]),
     ("The engine, and what the patch costs", ["engine", "stackless", "asyncio", "names", "files", "patched"]),
 )
 INTRODUCTION = """# Benchmarks

@@ -77,7 +77,7 @@ def test_every_peer_is_compared_with_a_row_of_ours(name):
 
 TO_BE_MEASURED = {
     *("held-two", "held-idle", "standby-keepalive", "standby-connections", "standby-sleep"),
-    *("http2-hello", "http2-big"),
+    *("http2-hello", "http2-tls", "http2-big"),
 }
 """Experiments of which no run is recorded yet."""
 

@@ -293,13 +293,28 @@ def _nghttpd(port: int, application: str) -> list[str]:
     folder = BUILD / application
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "index.html").write_bytes(ANSWERS.get(application, (None, BODY))[1])
-    return ["nghttpd", "--no-tls", "--address=127.0.0.1", f"--htdocs={folder}", str(port)]
+    files = [str(path) for path in CERTIFICATE.values()] if application in ENCRYPTED else []
+    options = ["--address=127.0.0.1", f"--htdocs={folder}", *([] if files else ["--no-tls"])]
+    return ["nghttpd", *options, str(port), *files]
 
 
 def _nghttpd_version() -> str:
     if shutil.which("nghttpd") is None:
         raise Absent("nghttpd is not installed")
     return _output("nghttpd", "--version").split("/")[-1]
+
+
+ENCRYPTED = ("http2 tls",)
+CERTIFICATE = {"KEYFILE": BUILD / "key.pem", "CERTFILE": BUILD / "cert.pem"}
+
+
+def make_certificate() -> None:
+    """For 127.0.0.1, signed by itself."""
+    if not all(path.exists() for path in CERTIFICATE.values()):
+        options = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj /CN=127.0.0.1"
+        command = ["openssl", "req", "-x509", *options.split()]
+        files = ["-keyout", str(CERTIFICATE["KEYFILE"]), "-out", str(CERTIFICATE["CERTFILE"])]
+        subprocess.run([*command, *files], check=True, capture_output=True)
 
 
 LATER_LOG = BUILD / "later.log"
@@ -482,6 +497,9 @@ class Running:
         self.measured_from = 0
         self.name, self.application, self.keeps = peer.name, application, peer.keeps
         upstream = {"UPSTREAM": f"http://127.0.0.1:{self.called.port}/"} if self.called else {}
+        if application in ENCRYPTED:
+            make_certificate()
+            upstream |= {name: str(path) for name, path in CERTIFICATE.items()}
         output = os.devnull
         BUILD.mkdir(parents=True, exist_ok=True)  # for the logs
         if application == "logged":
@@ -539,7 +557,9 @@ class Running:
             connection.close()
 
     def _ask_http2(self) -> None:
-        command = ["curl", "--silent", "--http2-prior-knowledge", f"http://127.0.0.1:{self.port}/"]
+        encrypted = self.application in ENCRYPTED
+        options = ["--http2", "--insecure"] if encrypted else ["--http2-prior-knowledge"]
+        command = ["curl", "--silent", *options, f"http{'s' * encrypted}://127.0.0.1:{self.port}/"]
         done = subprocess.run(command, stdout=subprocess.PIPE)
         if done.returncode:
             raise OSError(f"curl: status {done.returncode}")

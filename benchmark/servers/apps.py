@@ -167,6 +167,7 @@ def named(name, sleep=time.sleep):
         "hello": lambda: hello,
         "logged": lambda: hello,
         "http2": lambda: hello,
+        "http2 tls": lambda: hello,
         "http2 big": lambda: big,
         "counted": lambda: hello,
         "sleep": lambda: sleeping(sleep),

@@ -12,8 +12,8 @@ CALLING = ("fastapi requests", "fastapi session")
 """Applications that call another server."""
 HTTP = ("hello", "sleep", "json", "big", "fib", "fastapi", "fastapi sync", *CALLING)
 
-HTTP2 = ("http2", "http2 big")
-"""hello and big, by HTTP/2 without TLS."""
+HTTP2 = ("http2", "http2 big", "http2 tls")
+"""hello and big by HTTP/2 without TLS; and hello with it, with CERTFILE and KEYFILE in the environment."""
 
 
 def _peer(package: str, *applications: str) -> Peer:

@@ -10,6 +10,7 @@ import sys
 server, port, application = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 os.environ["APPLICATION"] = application
 BACKLOG, KEPT_SECONDS = 1024, 600
+certfile, keyfile = os.environ.get("CERTFILE"), os.environ.get("KEYFILE")
 
 
 def syncless():
@@ -18,7 +19,7 @@ def syncless():
     from syncless.wsgi import serve
 
     http2 = "cleartext" if os.environ["APPLICATION"].startswith("http2") else "off"
-    serve(application, port=port, patch=True, http2=http2)
+    serve(application, port=port, patch=True, http2=http2, certfile=certfile, keyfile=keyfile)
 
 
 def granian():
@@ -29,6 +30,8 @@ def granian():
     options["websockets"] = application == "echo"
     if application == "logged":
         options |= {"log_enabled": True, "log_access": True}
+    if certfile:
+        options |= {"ssl_cert": pathlib.Path(certfile), "ssl_key": pathlib.Path(keyfile)}
     Server(
         "served_asgi:application", address="127.0.0.1", port=port, interface=Interfaces.ASGI, **options
     ).serve()
@@ -74,14 +77,16 @@ def hypercorn():
     config.backlog = BACKLOG
     config.keep_alive_timeout = KEPT_SECONDS
     config.accesslog = None
+    config.certfile, config.keyfile = certfile, keyfile
     uvloop.run(serve(application, config))
 
 
 def h2corn():
     command = str(pathlib.Path(sys.executable).with_name("h2corn"))
-    os.execv(
-        command, [command, "served_asgi:application", "--app-dir", sys.path[0], "--bind", f"127.0.0.1:{port}"]
-    )
+    options = ["--app-dir", sys.path[0], "--bind", f"127.0.0.1:{port}"]
+    if certfile:
+        options += ["--certfile", certfile, "--keyfile", keyfile]
+    os.execv(command, [command, "served_asgi:application", *options])
 
 
 globals()[server]()

@@ -2,6 +2,7 @@
 the access log on stdout, "counted" is hello whose requests are counted as for metrics, without the thread
 that reads the counts"""
 
+import os
 import sys
 
 from apps import named
@@ -29,5 +30,7 @@ else:
         patch=standby > 0,
         standby_threads=standby,
         http2="cleartext" if name.startswith("http2") else "off",
+        certfile=os.environ.get("CERTFILE"),
+        keyfile=os.environ.get("KEYFILE"),
         quiet=True,
     )

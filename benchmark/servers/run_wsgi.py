@@ -5,6 +5,8 @@ Each is allowed as many connections as the benchmark opens, and keeps idle ones 
 lasts.
 """
 
+import os
+import pathlib
 import sys
 
 server, port, application = sys.argv[1], int(sys.argv[2]), sys.argv[3]
@@ -95,6 +97,11 @@ def granian():
     }
     if application == "logged":
         options |= {"log_enabled": True, "log_access": True}
+    if "CERTFILE" in os.environ:
+        options |= {
+            "ssl_cert": pathlib.Path(os.environ["CERTFILE"]),
+            "ssl_key": pathlib.Path(os.environ["KEYFILE"]),
+        }
     Server("served:application", address="127.0.0.1", port=port, **options).serve()
 
 
