@@ -120,10 +120,12 @@ def _c_functions(thread: int, number: int) -> Frames:
 
 def stall_of(thread: int, number: int, seconds: float, stack: bool = True) -> Stall | None:
     """What a thread is in whose loop has been held for `seconds`. `thread` and `number` are what
-    threading.get_ident() and get_native_id() say in it. None if it runs no Python function."""
+    threading.get_ident() and get_native_id() say in it. None if it runs neither Python nor a function of C
+    that a tasklet was made of."""
     frame = sys._current_frames().get(thread)
     if frame is None:
-        return None
+        frames = _c_functions(thread, number)
+        return Stall(seconds, "", "a tasklet without Python code", frames) if frames else None
     text = "".join(traceback.format_stack(frame, SHOWN_FRAMES)) if stack else ""
     line, caller = _line(frame), _caller(frame)
     return Stall(seconds, text, line, _c_functions(thread, number), caller)

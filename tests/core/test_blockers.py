@@ -72,6 +72,16 @@ def test_computation_in_python_is_told_from_c():
     assert "it computes in Python" in reports[0] and "in C: " not in reports[0]
 
 
+@needs_stacks
+def test_tasklet_without_python_code_is_told_by_its_c_function():
+    reports = []
+    with debug.Watchdog(20, report=lambda seconds, stack: reports.append(stack)):
+        while not reports:  # a busy machine may not look at once
+            syncless.spawn(time.sleep, 0.1).join()
+            syncless.sleep(0)
+    assert "in C: " in reports[0] and ", a tasklet without Python code\n" in reports[0], reports
+
+
 IN_TASKLET = """
 import syncless
 from syncless import debug
