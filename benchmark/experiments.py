@@ -189,6 +189,19 @@ EXPERIMENTS = {
             lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
             {"floor": 1.12, "node": 1 / 2.1, "bjoern": 0.87, "go fasthttp": 1.0},
         ),
+        *(
+            Experiment(
+                f"keepalive-{number}",
+                f"The same with {number:,} connections: `wrk -t1 -c{number}`",
+                "hello",
+                ("syncless", "floor", "node", "go fasthttp", "bjoern"),
+                lambda server, scale, number=number: wrk(
+                    server.port, scale.seconds, room_for(number), headers=FEW
+                ),
+                {"floor": 1.3} if number > 1 else {},
+            )
+            for number in (1, 1000, 10_000)
+        ),
         Experiment(
             "headers",
             "Hello, keep-alive, 12 request headers: `wrk -t1 -c50`",
@@ -220,6 +233,14 @@ EXPERIMENTS = {
             ("syncless", "node", "go nethttp", "go fasthttp", "gevent"),
             lambda server, scale: wrk(server.port, scale.seconds, connections=1000, headers=FEW),
             {"node": 1 / 1.4, "go nethttp": 1.0},
+        ),
+        Experiment(
+            "sleep-10000",
+            "The same with 10,000 connections: `wrk -t1 -c10000`",
+            "sleep",
+            ("syncless", "node", "go nethttp", "go fasthttp", "gevent"),
+            lambda server, scale: wrk(server.port, scale.seconds, room_for(10_000), headers=FEW),
+            {"go fasthttp": 1.0},
         ),
         *(
             Experiment(

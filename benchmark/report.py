@@ -28,7 +28,11 @@ WSGI = [f"wsgi-{each}" for each in ("hello", "json", "big", "sleep", "pipelined"
 CHAPTERS: tuple[tuple[str, list[str]], ...] = (
     (
         "Hello against Node: the experiment of 2009",
-        ["2009", "2009-kept", "backlog", "burst", "keepalive", "headers", "connections", "pipelined"],
+        [
+            *("2009", "2009-kept", "backlog", "burst"),
+            *("keepalive", "keepalive-1", "keepalive-1000", "keepalive-10000"),
+            *("headers", "connections", "pipelined"),
+        ],
     ),
     ("Concurrency models", ["models"]),
     ("A slow operation behind a request", ["slowlog", "slowlog-10000", "held-c", "held-python"]),
@@ -45,7 +49,7 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
             *("native-threads", "scaling", "native-beside", "native-idle"),
         ],
     ),
-    ("WSGI servers", [*WSGI, "idle", "accesslog", "halfsent", "sleep", "flask", "django"]),
+    ("WSGI servers", [*WSGI, "idle", "accesslog", "halfsent", "sleep", "sleep-10000", "flask", "django"]),
     (
         "ASGI servers, and WebSockets",
         [f"asgi-{each}" for each in ("hello", "connections", "pipelined", "fastapi", "fastapi-sync")]

@@ -77,6 +77,7 @@ def test_every_peer_is_compared_with_a_row_of_ours(name):
 
 TO_BE_MEASURED = {
     *("held-two", "held-idle", "standby-keepalive", "standby-connections", "standby-sleep"),
+    *("keepalive-1", "keepalive-1000", "keepalive-10000", "sleep-10000"),
     *("http2-hello", "http2-tls", "http2-big"),
 }
 """Experiments of which no run is recorded yet."""
