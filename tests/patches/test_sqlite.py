@@ -607,3 +607,41 @@ def test_a_use_of_a_connection_inside_another_one_never_goes_to_a_thread(tmp_pat
         tmp_path,
         timeout=20,
     )
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older Pythons print the error and name no function")
+def test_functions_of_the_application_are_reported_and_refused_as_without_the_patch():
+    check(
+        """
+    import sqlite3, sys
+    sqlite3.enable_callback_tracebacks(True)
+    reported = []
+    sys.unraisablehook = lambda found: reported.append((found.object.__name__, found.exc_type))
+    connection = sqlite3.connect(":memory:")
+
+    def fails(*args):
+        raise OSError
+
+    class Fails:
+        def step(self, value):
+            raise OSError
+
+        def finalize(self):
+            return 1
+
+    connection.create_function("fails", 0, fails)
+    connection.create_aggregate("adds", 1, Fails)
+    for query in ("select fails()", "select adds(1)"):
+        try:
+            connection.execute(query).fetchone()
+        except sqlite3.OperationalError:
+            pass
+    assert reported == [("fails", OSError), ("Fails", OSError)], reported
+    try:
+        connection.create_collation("wrong", 5)
+    except TypeError:
+        pass
+    else:
+        raise AssertionError("a number is no function")
+    """
+    )

@@ -394,8 +394,11 @@ cdef class Callback:
                     self.use.thrown = error
                 raise
 
+    def __getattr__(self, name):
+        return getattr(self.function, name)
+
     def __repr__(self):
-        return repr(self.function)      # in reports of its errors
+        return repr(self.function)      # in reports of its errors, as its __name__
 
 
 cdef class Aggregate(Callback):
@@ -404,7 +407,8 @@ cdef class Aggregate(Callback):
         return Aggregate(self.use, Callback.__call__(self))
 
     def __getattr__(self, name):
-        return Callback(self.use, getattr(self.function, name))
+        found = getattr(self.function, name)
+        return Callback(self.use, found) if callable(found) else found
 
 
 def registers(original, name, int position):
@@ -416,9 +420,9 @@ def registers(original, name, int position):
         cdef Use use = use_of(connection)
         if use is None:
             pass
-        elif len(args) > position and args[position] is not None:
+        elif len(args) > position and callable(args[position]):
             args = (*args[:position], kind(use, args[position]), *args[position + 1:])
-        elif kwargs.get(name) is not None:
+        elif callable(kwargs.get(name)):
             kwargs = {**kwargs, name: kind(use, kwargs[name])}
         return original(connection, *args, **kwargs)
     return wraps(original)(register)
