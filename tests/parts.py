@@ -169,13 +169,15 @@ def run(part: Part) -> Result:
     counts.unlink(missing_ok=True)
     began = time.monotonic()
     say(f"{part.name}: {part.does}")
+    # another part may run beside it
+    processes = {} if part.alone else {"SYNCLESS_TEST_PROCESSES": str(processors() * 3 // 2)}
     with result.log.open("wb") as log:
         process = subprocess.Popen(
             ["bash", "-euo", "pipefail", "-c", part.commands],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "SYNCLESS_TEST_COUNTS": str(counts.absolute())},
+            env={**os.environ, "SYNCLESS_TEST_COUNTS": str(counts.absolute()), **processes},
             start_new_session=True,
         )
         running.add(process)

@@ -294,7 +294,7 @@ def test_a_call_that_the_system_refuses_costs_one_connection_at_most(tmp_path):
     before = os.environ.get("LD_PRELOAD", "")
     done = run_unchecked(program, cwd=TESTS.parent, env={**os.environ, "LD_PRELOAD": f"{before} {preloaded}"})
     assert done.returncode == 0, done.stderr
-    assert sum(int(line.split()[2]) for line in done.stdout.splitlines()) > 60
+    assert sum(int(line.split()[2]) for line in done.stdout.splitlines()) > 40
 
 
 @pytest.mark.virtual_time
