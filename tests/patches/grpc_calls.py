@@ -3,6 +3,7 @@
 Prints JSON: for each kind of call its results, and the longest pause of a ticker meanwhile.
 """
 
+import contextlib
 import faulthandler
 import json
 import threading
@@ -39,8 +40,62 @@ def both(requests, context):
         yield request
 
 
+ended: dict[str, threading.Event] = {}
+"""Set when the server has seen the end of a call that it does not answer, by its name."""
+begun: dict[str, threading.Event] = {}
+
+
+def note(name, context):
+    context.add_callback(ended[name].set)
+    begun[name].set()
+
+
+def never(request, context):
+    note("never", context)
+    ended["never"].wait()
+
+
+def silent(request, context):
+    note("silent", context)
+    ended["silent"].wait()
+    yield b""
+
+
+def endless(request, context):
+    note("endless", context)
+    while not ended["endless"].wait(WAIT / 20):
+        yield request
+
+
+def broken_off(channel, how):
+    """Which calls the server sees end when the client's tasklet has been killed, or its time is over."""
+
+    def ask(name):
+        kind = channel.unary_unary if name == "never" else channel.unary_stream
+        answers = kind(f"/test/{name}")(b"x")
+        for _ in answers:
+            pass
+
+    def ask_in_time(name):
+        with contextlib.suppress(TimeoutError):
+            ask(name)
+
+    found = {}
+    for name in ("never", "silent", "endless"):
+        begun[name], ended[name] = threading.Event(), threading.Event()
+        tasklet = syncless.spawn(ask if how == "killed" else ask_in_time, name)
+        begun[name].wait(60)
+        tasklet.kill() if how == "killed" else tasklet.kill(TimeoutError())
+        del tasklet  # it knows where it was killed, and so keeps the call
+        found[name] = ended[name].wait(60)
+    return found
+
+
 class Handler(grpc.GenericRpcHandler):
     kinds = {
+        "/test/never": grpc.unary_unary_rpc_method_handler(never),
+        "/test/silent": grpc.unary_stream_rpc_method_handler(silent),
+        "/test/endless": grpc.unary_stream_rpc_method_handler(endless),
         "/test/unary": grpc.unary_unary_rpc_method_handler(unary),
         "/test/stream": grpc.unary_stream_rpc_method_handler(stream),
         "/test/both": grpc.stream_stream_rpc_method_handler(both),
@@ -89,6 +144,7 @@ def main():
             call(b"x", timeout=WAIT / 4)
         except grpc.RpcError as error:
             told["late"] = error.code().name
+        told["broken off"] = {how: broken_off(channel, how) for how in ("killed", "late")}
         told["after"] = call(b"x").decode()
     ticker = Ticker()
     told["stopped"] = {"ended": server.stop(None).wait(60), "worst": ticker.worst}

@@ -33,6 +33,8 @@ def test_calls_of_all_kinds_let_tasklets_run():
             assert told[kind]["results"] == [result] * 50
         assert (told["killed"], told["late"], told["after"]) == ("TaskletExit", "DEADLINE_EXCEEDED", "x")
         assert told["stopped"]["ended"]
+        seen = dict.fromkeys(("never", "silent", "endless"), True)
+        assert told.pop("broken off") == {"killed": seen, "late": seen}
         measured = [value for value in told.values() if isinstance(value, dict)]
         if max(value["worst"] for value in measured) < WORST and told["unary"]["seconds"] < 2:
             return
