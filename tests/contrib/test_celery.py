@@ -174,7 +174,7 @@ def test_cold_shutdown_interrupts_tasks_and_leaves_late_ones_in_the_queue(worker
     assert eventually((tmp_path / "cold.begun").exists)
     server.process.send_signal(signals[0])
     if len(signals) > 1:
-        server.says("Hitting Ctrl.C again")
+        server.says("Warm shutdown")  # said after "Hitting Ctrl+C again", which is said before that is true
         server.process.send_signal(signals[1])
     server.process.wait(60)
     assert (tmp_path / "cold.ended").exists(), server.said()

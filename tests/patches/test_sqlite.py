@@ -404,13 +404,15 @@ def test_exception_thrown_inside_a_function_comes_out_of_the_call():
     def fails():            # of the function's own, caught and raised: SQLite's error, as without the patch
         with syncless.deadline(0.001): event.wait()
     def fails_later():      # this is another one, even if it lies where the first has lain
+        inside.set()
         try: event.wait()
         except Gone: pass
         raise Gone
+    inside = syncless.Event()
     connection.create_function("f", 0, fails_later)
     seen = []
     tasklet = syncless.spawn(use, connection, "SELECT f()")
-    syncless.sleep(0)
+    inside.wait()
     tasklet.kill(Gone(), block=False)
     tasklet.join()
     assert "user-defined function" in str(seen[1]), seen
