@@ -152,7 +152,8 @@ cdef int find_holder(KeptWait* wait, BaseTasklet tasklet, object lock) except -1
     while node != NULL:
         one = <object> node.owner
         owner = (<Tasklet> one).owner_of_locks() if ident and isinstance(one, Tasklet) else None
-        if <uint32_t> (<BaseTasklet> one).serial == number or <uintptr_t> <PyObject*> owner == ident:
+        if <uintptr_t> <PyObject*> owner == ident or (
+                number and <uint32_t> (<BaseTasklet> one).serial == number):
             return 0 if one is tasklet else write(wait, "held by ", one.name)
         node = node.after
     return 0
