@@ -99,10 +99,11 @@ def ab(port: int, requests: int, connections: int = 50, keep: bool = False) -> L
 
 
 def h2load(port: int, requests: int, connections: int, streams: int, tls: bool = False) -> Load:
-    """Each connection with so many streams at a time."""
+    """Each connection with so many streams at a time. One on which nothing comes for 20 s is given up: its
+    requests are errors."""
     log = BUILD / "h2load.log"
     log.unlink(missing_ok=True)
-    command = ["h2load", f"-n{requests}", f"-c{connections}", f"-m{streams}", f"--log-file={log}"]
+    command = ["h2load", f"-n{requests}", f"-c{connections}", f"-m{streams}", "-N20", f"--log-file={log}"]
     raw = _run([*command, f"http{'s' * tls}://127.0.0.1:{port}/"])
     finished = re.search(r"finished in ([\d.]+)(us|ms|s|m)", raw)
     if not finished:

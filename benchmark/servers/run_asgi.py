@@ -76,6 +76,7 @@ def hypercorn():
     config.bind = [f"127.0.0.1:{port}"]
     config.backlog = BACKLOG
     config.keep_alive_timeout = KEPT_SECONDS
+    config.keep_alive_max_requests = 1 << 30
     config.accesslog = None
     config.certfile, config.keyfile = certfile, keyfile
     uvloop.run(serve(application, config))
