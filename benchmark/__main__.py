@@ -139,6 +139,7 @@ GROUPS = {
     for name, prefixes in {
         "asgi": ("asgi-", "websocket-"),
         "http2": ("http2-",),
+        "httparena": ("httparena-",),
         "native": ("native",),
         "wsgi": ("wsgi-",),
     }.items()

@@ -9,6 +9,7 @@ import socket
 import statistics
 import time
 
+from benchmark.arena import ARENA
 from benchmark.asgi import ASGI
 from benchmark.burst import burst
 from benchmark.experiment import Experiment, Scale
@@ -31,6 +32,7 @@ SERVERS = (
     "eventlet",
     "waitress",
     "cheroot",
+    "fastpysgi",
     "freastal",
     "pyruvate",
 )
@@ -540,5 +542,6 @@ EXPERIMENTS = {
         ),
         *ASGI,
         *HTTP2,
+        *ARENA,
     )
 }

@@ -4,15 +4,12 @@ has taken over thousands of idle connections."""
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from benchmark.loads import Load, idle_clients
-from benchmark.measure import CORES, LOAD_CORE
+from benchmark.measure import on_load_core
 from benchmark.servers import Running
 
 CONNECTIONS = 50
@@ -22,16 +19,7 @@ HOLDS_EACH = 100
 TAKEOVERS = 5
 
 
-@contextmanager
-def _on_load_core() -> Iterator[None]:
-    os.sched_setaffinity(0, {LOAD_CORE})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, set(CORES))
-
-
-@_on_load_core()
+@on_load_core()
 def held(server: Running, seconds: float, holds_each: int = HOLDS_EACH) -> Load:
     """The latency is that of the other requests, from the moment at which each was due. Holds overlap where
     `holds_each` is less than 75."""
@@ -74,7 +62,7 @@ def held(server: Running, seconds: float, holds_each: int = HOLDS_EACH) -> Load:
     return load
 
 
-@_on_load_core()
+@on_load_core()
 def relieved(server: Running, idle: int) -> Load:
     """The latency is that of a request that comes when the thread has just been held, beside many connections
     that have been idle for longer. All of them are moved: `the oldest` is the latency of the one that has

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -132,9 +132,10 @@ def wrk(
     script: str | None = None,
     threads: int = 1,
     cores: list[int] | None = None,
+    arguments: Sequence[str] = (),
 ) -> Load:
-    """Kept connections, each with one request at a time unless the script pipelines. Several threads may use
-    all cores."""
+    """Kept connections, each with one request at a time unless the script pipelines; it gets the `arguments`.
+    Several threads may use all cores."""
     command = ["wrk", f"-t{threads}", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", "10s"]
     for name, value in (headers or {}).items():
         command += ["-H", f"{name}: {value}"]
@@ -142,7 +143,7 @@ def wrk(
         command += ["-s", str(HERE / script)]
     if threads > 1:
         cores = LOAD_CORES
-    raw = _run([*command, f"http://127.0.0.1:{port}/"], cores)
+    raw = _run([*command, f"http://127.0.0.1:{port}/", "--", *arguments], cores)
     counted = re.search(r"(\d+) requests in ([\d.]+)(ms|s|m)", raw)
     if not counted:
         raise AssertionError(f"wrk said nothing of its requests:\n{raw}")

@@ -7,6 +7,8 @@ import pathlib
 import resource
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 CORES = sorted(os.sched_getaffinity(0))
 SERVER_CORE = CORES[0]
@@ -17,6 +19,16 @@ def pinned(cores: int | list[int], command: list[str], **options) -> subprocess.
     """A process that runs on that core, or those, only."""
     listed = str(cores) if isinstance(cores, int) else ",".join(map(str, cores))
     return subprocess.Popen(["taskset", "-c", listed, *command], **options)
+
+
+@contextmanager
+def on_load_core() -> Iterator[None]:
+    """This process itself is the load."""
+    os.sched_setaffinity(0, {LOAD_CORE})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, set(CORES))
 
 
 def room_for(connections: int) -> int:

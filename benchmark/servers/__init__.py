@@ -28,7 +28,8 @@ BODY = b"Hello, World!"
 
 
 HELD = ("held c", "held python")
-WSGI = ("hello", "logged", "sleep", "json", "big", "fib", "fib native", "flask", "django", *HELD)
+ARENA = ("sum", "items", "upload", "database")
+WSGI = ("hello", "logged", "sleep", "json", "big", "fib", "fib native", "flask", "django", *HELD, *ARENA)
 SILENT = tuple(name for name in WSGI if name != "logged")
 """of servers that have no access log of their own"""
 
@@ -394,14 +395,14 @@ _PEERS: tuple[Peer, ...] = (
         "node",
         lambda port, app: ["node", str(HERE / "run_node.js"), str(port), app],
         _node_version,
-        ("hello", "sleep", "fib"),
+        ("hello", "sleep", "fib", *ARENA[:3]),
     ),
     *(
         Peer(
             f"go {name}",
             lambda port, app, name=name: [str(BUILD / name), str(port), app],
             _go_version(name),
-            ("hello", "sleep", "fib"),
+            ("hello", "sleep", "fib", *(ARENA[:3] if name == "fasthttp" else ())),
         )  # type: ignore[misc]
         for name in ("nethttp", "fasthttp")
     ),
@@ -424,6 +425,7 @@ _PEERS: tuple[Peer, ...] = (
     Peer("nghttpd", _nghttpd, _nghttpd_version, HTTP2),
     _wsgi("waitress", "waitress", SILENT),
     _wsgi("cheroot", "cheroot", SILENT),
+    _wsgi("fastpysgi", "fastpysgi", SILENT),
     _wsgi("freastal", "freastal", SILENT),
     _wsgi("pyruvate", "pyruvate", SILENT),
     Peer("uwsgi", _uwsgi(), _uwsgi_version(), WSGI),
@@ -481,6 +483,10 @@ ANSWERS: dict[str, tuple[bytes | None, bytes]] = {
     "json": (apps.POSTED, apps.summary(apps.POSTED)),
     "fib": (None, b"1884755131"),
     "fib native": (None, b"1884755131"),
+    "sum": (b"5", b"5"),
+    "upload": (apps.UPLOAD, str(len(apps.UPLOAD)).encode()),
+    "items": (None, apps.listing(apps.with_totals(apps.ITEMS))),
+    "database": (None, apps.listing([apps.stored(n) for n in range(10_000, 10_050)])),
     **dict.fromkeys(("fastapi", "fastapi sync", "slow", *CALLING), (None, b'{"hello":"world"}')),
 }
 """application -> what is posted, and the right answer; hello for all others"""

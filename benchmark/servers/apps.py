@@ -1,12 +1,21 @@
 """The applications that every Python server gets, as WSGI callables."""
 
 import json
+import os
+import pathlib
 import time
+from urllib.parse import parse_qsl
 
 BODY = b"Hello, World!"
 BIG = b"x" * 1_000_000
 POSTED = json.dumps({"name": "benchmark", "numbers": list(range(1800))}).encode().ljust(10_000)
 ROUNDS = 1_000_000
+UPLOAD = b"x" * 20_000_000
+ITEMS = [
+    {"id": n, "name": f"item {n}", "price": 100 + n * 37 % 900, "quantity": 1 + n % 20, "active": n % 3 == 0}
+    for n in range(50)
+]
+DATABASE = pathlib.Path(__file__).parents[2] / "build" / "benchmark" / "items.sqlite"
 
 
 def plain(start_response, body):
@@ -35,6 +44,79 @@ def posted(environ, start_response):
     answer = summary(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
     start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(answer)))])
     return [answer]
+
+
+def added(environ, start_response):
+    """The sum of the numbers in the query, and of a posted one."""
+    total = sum(int(value) for _, value in parse_qsl(environ.get("QUERY_STRING", "")))
+    if environ["REQUEST_METHOD"] == "POST":
+        total += int(environ["wsgi.input"].read())
+    return plain(start_response, b"%d" % total)
+
+
+def listing(items):
+    return json.dumps({"items": items, "count": len(items)}, separators=(",", ":")).encode()
+
+
+def as_json(start_response, body):
+    start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def with_totals(items):
+    return [{**item, "total": item["price"] * item["quantity"]} for item in items]
+
+
+def items(environ, start_response):
+    """ITEMS, each with its total."""
+    return as_json(start_response, listing(with_totals(ITEMS)))
+
+
+def uploaded(environ, start_response):
+    """How many bytes were posted."""
+    size = 0
+    while chunk := environ["wsgi.input"].read(1 << 16):
+        size += len(chunk)
+    return plain(start_response, b"%d" % size)
+
+
+def stored(n):
+    """An item of the database."""
+    return {"id": n, "name": f"item {n}", "price": n // 100, "quantity": 1 + n % 20, "active": n % 3 == 0}
+
+
+def database():
+    """Of 100,000 items in SQLite the first 50 with a price between 100 and 500."""
+    import sqlite3
+    import threading
+
+    if not DATABASE.exists():
+        made = DATABASE.with_suffix(f".{os.getpid()}")
+        with sqlite3.connect(made) as connection:
+            connection.execute(
+                f"create table items (id integer primary key, {', '.join(list(stored(0))[1:])})"
+            )
+            connection.execute("create index prices on items (price)")
+            rows = map(stored, range(100_000))
+            connection.executemany("insert into items values (:id, :name, :price, :quantity, :active)", rows)
+        connection.close()
+        made.replace(DATABASE)
+    local = threading.local()
+    query = f"select {', '.join(stored(0))} from items where price between ? and ? limit 50"
+
+    def app(environ, start_response):
+        try:
+            connection = local.connection
+        except AttributeError:
+            connection = local.connection = sqlite3.connect(DATABASE)
+        rows = connection.execute(query, (100, 500)).fetchall()
+        found = [
+            {"id": id, "name": name, "price": price, "quantity": quantity, "active": bool(active)}
+            for id, name, price, quantity, active in rows
+        ]
+        return as_json(start_response, listing(found))
+
+    return app
 
 
 def sleeping(sleep):
@@ -179,6 +261,10 @@ def named(name, sleep=time.sleep):
         "django": django,
         "echo": lambda: echo,
         "slow": lambda: slow(sleep),
+        "sum": lambda: added,
+        "items": lambda: items,
+        "upload": lambda: uploaded,
+        "database": database,
         "held c": hold_in_c,
         "held python": hold_in_python,
     }[name]()

@@ -11,10 +11,35 @@ const fibonacci = (rounds) => {
   for (let i = 0; i < rounds; i++) [a, b] = [b, (a + b) >>> 0];
   return a;
 };
+const items = Array.from({length: 50}, (_, n) => ({
+  id: n, name: `item ${n}`, price: 100 + n * 37 % 900, quantity: 1 + n % 20, active: n % 3 === 0,
+}));
+const add = (request, response) => {
+  let total = 0;
+  for (const [, value] of new URL(request.url, 'http://localhost').searchParams) total += +value;
+  if (request.method !== 'POST') return answer(response, String(total));
+  let posted = '';
+  request.on('data', (chunk) => posted += chunk);
+  request.on('end', () => answer(response, String(total + +posted)));
+};
+const list = (_, response) => {
+  const found = items.map((item) => ({...item, total: item.price * item.quantity}));
+  const body = JSON.stringify({items: found, count: found.length});
+  response.writeHead(200, {'Content-Type': 'application/json', 'Content-Length': body.length});
+  response.end(body);
+};
+const count = (request, response) => {
+  let size = 0;
+  request.on('data', (chunk) => size += chunk.length);
+  request.on('end', () => answer(response, String(size)));
+};
 const handlers = {
   hello: (_, response) => answer(response),
   sleep: (_, response) => setTimeout(answer, 10, response),
   fib: (_, response) => answer(response, String(fibonacci(1e6))),
+  sum: add,
+  items: list,
+  upload: count,
 };
 if (workers > 1 && cluster.isPrimary) {
   for (let i = 0; i < workers; i++) cluster.fork();

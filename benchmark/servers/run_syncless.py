@@ -27,7 +27,7 @@ else:
         workers=workers,
         preload=True,
         access_log=log,
-        patch=standby > 0,
+        patch=standby > 0 or name == "database",
         standby_threads=standby,
         http2="cleartext" if name.startswith("http2") else "off",
         certfile=os.environ.get("CERTFILE"),

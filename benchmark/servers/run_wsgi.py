@@ -105,6 +105,13 @@ def granian():
     Server("served:application", address="127.0.0.1", port=port, **options).serve()
 
 
+def fastpysgi():
+    import fastpysgi
+
+    fastpysgi.server.max_content_length = 100_000_000
+    fastpysgi.run(named(application), host="127.0.0.1", port=port)
+
+
 def freastal():
     import freastal
 
@@ -124,6 +131,7 @@ def pyruvate():
     "gunicorn, gevent": lambda: gunicorn("gevent"),
     "gunicorn, gthread": lambda: gunicorn("gthread", threads=8),
     "granian": granian,
+    "fastpysgi": fastpysgi,
     "freastal": freastal,
     "pyruvate": pyruvate,
 }[server]()
