@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
+from benchmark.arena import ARENA
 from benchmark.engine import OPERATIONS, THREADS
 from benchmark.experiments import EXPERIMENTS
 from benchmark.files import OPERATIONS as FILES
@@ -57,6 +58,7 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
         + ["websocket-200", "websocket-1000"],
     ),
     ("HTTP/2", ["http2-hello", "http2-tls", "http2-big"]),
+    ("Shapes of HttpArena", [experiment.name for experiment in ARENA]),
     ("The engine, and what the patch costs", ["engine", "stackless", "asyncio", "names", "files", "patched"]),
 )
 INTRODUCTION = """# Benchmarks
