@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from benchmark.experiment import Experiment, Scale
 from benchmark.loads import Load, wrk
@@ -89,8 +89,14 @@ def _rounds(scale: Scale) -> int:
 
 
 def _experiment(
-    name, title, application, load, targets=AHEAD, peers=(*PYTHON, *OTHERS), note=""
-) -> Experiment:  # type: ignore[no-untyped-def]
+    name: str,
+    title: str,
+    application: str,
+    load: Callable[[Running, Scale], Load],
+    targets: dict[str, float] = AHEAD,
+    peers: tuple[str, ...] = (*PYTHON, *OTHERS),
+    note: str = "",
+) -> Experiment:
     return Experiment(f"httparena-{name}", title, application, ("syncless", *peers), load, targets, note=note)
 
 

@@ -32,7 +32,7 @@ ASGI = (
     ),
     Experiment(
         "asgi-connections",
-        "Hello, a new connection for each request: `ab -n 100000 -c 50`",
+        "Hello, a new connection for each request: `ab -c 50`",
         "hello",
         SERVERS,
         lambda server, scale: ab(server.port, scale.requests),

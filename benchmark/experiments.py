@@ -194,7 +194,7 @@ EXPERIMENTS = {
         *(
             Experiment(
                 f"keepalive-{number}",
-                f"The same with {number:,} connections: `wrk -t1 -c{number}`",
+                f"The same with {number:,} connection{'s' if number > 1 else ''}: `wrk -t1 -c{number}`",
                 "hello",
                 ("syncless", "floor", "node", "go fasthttp", "bjoern"),
                 lambda server, scale, number=number: wrk(
@@ -214,7 +214,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "connections",
-            "Hello, a new connection for each request: `ab -n 100000 -c 50`",
+            "Hello, a new connection for each request: `ab -c 50`",
             "hello",
             ("syncless", "floor, deferred accept", *HELLO[1:]),
             lambda server, scale: ab(server.port, scale.requests),
@@ -287,7 +287,7 @@ EXPERIMENTS = {
                 ),
                 (
                     "connections",
-                    "Hello, a new connection for each request: `ab -n 100000 -c 50`",
+                    "Hello, a new connection for each request: `ab -c 50`",
                     "hello",
                     lambda server, scale: ab(server.port, scale.requests),
                 ),
@@ -324,21 +324,21 @@ EXPERIMENTS = {
         ),
         Experiment(
             "2009",
-            "The experiment of 2009, hello: `ab -n 100000 -c 50`",
+            "The experiment of 2009, hello: `ab -c 50`",
             "hello",
             ("syncless, raw", "syncless, raw, select", "syncless", "syncless, select", "node"),
             lambda server, scale: ab(server.port, scale.requests),
         ),
         Experiment(
             "2009-kept",
-            "The same with kept connections: `ab -k -n 100000 -c 50`",
+            "The same with kept connections: `ab -k -c 50`",
             "hello",
             ("syncless", "syncless, select", "node"),
             lambda server, scale: ab(server.port, scale.requests, keep=True),
         ),
         Experiment(
             "backlog",
-            "The experiment of 2009 with a listen backlog of 5, 100, 1024: `ab -n 100000 -c 50`",
+            "The experiment of 2009 with a listen backlog of 5, 100, 1024: `ab -c 50`",
             "hello",
             BACKLOGS,
             lambda server, scale: ab(server.port, scale.requests),
