@@ -76,7 +76,7 @@ cdef class Loop(Scheduler):
     cdef object __weakref__
     cdef bint forked
     cdef int64_t slack              # ns, see timer_slack
-    cdef int heard                  # the descriptor by which signals wake it
+    cdef int signal_fd              # the descriptor by which signals wake it
     cdef public Py_ssize_t jobs     # calls in real threads that tasklets of this loop wait for
     cdef public object when_idle    # called with the loop before it waits with nothing ready, or None
     cdef public bint idle_or_not    # it is called before each poll
@@ -88,5 +88,5 @@ cdef class Loop(Scheduler):
     cdef int before_poll(self, Runnable item) except -1
     cdef int run_before_poll(self) except -1
     cdef int start(self) except -1
-    cdef int hear_signals(self) except -1
+    cdef int wake_for_signals(self) except -1
     cdef int find_again(self) except -1

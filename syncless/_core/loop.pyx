@@ -389,7 +389,7 @@ cdef class Loop(Scheduler):
     def __cinit__(self):
         self.events = <PollEvent*> PyMem_Malloc(EVENTS * sizeof(PollEvent))
         self.thread_id = threading.get_ident()
-        self.heard = -1
+        self.signal_fd = -1
         self.slack = TIMER_SLACK
         if self.events == NULL:
             raise MemoryError
@@ -404,7 +404,7 @@ cdef class Loop(Scheduler):
         self.fds = FdTable()
         self.fds.poller = self.poller
         self.begin()
-        self.hear_signals()
+        self.wake_for_signals()
         PyErr_CheckSignals()        # one that came before anybody listened
         return 0
 
@@ -412,15 +412,15 @@ cdef class Loop(Scheduler):
         self.poller.wake()
         return 0
 
-    cdef int hear_signals(self) except -1:
+    cdef int wake_for_signals(self) except -1:
         """Fact: a signal that comes while C code runs is noted by the interpreter and handled by the next
         Python code. Danger: the loop looks for signals, finds none, one comes, and it goes to sleep.
         Decision: the interpreter writes to the wake-up pipe. Price: one write per signal. Guarded by
         tests/core/test_loop.py::test_signals_are_never_overslept."""
         if self.thread_id == threading.main_thread().ident:
-            heard, self.heard = self.heard, self.poller.wake_fd
+            before, self.signal_fd = self.signal_fd, self.poller.wake_fd
             previous = _set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
-            if previous not in (-1, self.heard, heard) and not self.forked:
+            if previous not in (-1, self.signal_fd, before) and not self.forked:
                 _set_wakeup_fd(previous)     # somebody else's, who wakes up by it
         return 0
 
@@ -436,7 +436,7 @@ cdef class Loop(Scheduler):
             self.poller.lost = False
             return 0
         self.poller.open()
-        self.hear_signals()
+        self.wake_for_signals()
         return self.fds.arm_all()
 
     # -- a turn ----------------------------------------------------------------------------------------------

@@ -282,7 +282,7 @@ cdef int begin_child(Loop loop) except -1:
     loop.poller.open()
     polled(&loop.clock, monotonic_ns())
     loop.forked = True
-    loop.hear_signals()
+    loop.wake_for_signals()
     for watcher in watchers:
         (<Watcher> watcher).forked(loop)
     current = loop.current

@@ -603,10 +603,10 @@ cdef class WebSocketExchange(ASGIExchange):
     cdef int tell_stop(self, bint at_last) except -1:
         if self.progress == OPEN and not self.stops:
             self.stops = True
-            spawn(self._say_goodbye)
+            spawn(self._close_for_stop)
         return 0
 
-    def _say_goodbye(self):
+    def _close_for_stop(self):
         try:
             self._close(*STOPS)
         except WebSocketClosed:

@@ -57,8 +57,8 @@ cdef enum Discarded:
 
 cdef struct Linger:     # embedded in its owner
     uint32_t bytes      # thrown away
-    uint8_t heard       # some came since the last look
-    uint8_t looks       # that were taken at it
+    uint8_t progressed  # some came since the last check
+    uint8_t checks      # that were made of it
 
 cdef Discarded discard(Stream* stream, Linger* linger, Py_ssize_t most) noexcept
 cdef bint too_many_linger(Listener listener) noexcept

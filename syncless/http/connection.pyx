@@ -54,9 +54,9 @@ from syncless.http.stream cimport (
     FAILED, FAILED_TO_SEND, READY, SENT_ALL, STALLED, WANTS_READ, WANTS_WRITE, Buffers, Input, Stream,
     TlsLayer, borrow_input, close_stream, consume_inbox, drop_unsent, first_bytes, free_stream, half_close,
     has_bytes, has_input, has_unsent, keeps_up, receive_little, receive_raw, return_input, send_pending,
-    told_readable,
+    set_readable,
 )
-from syncless.http.wire cimport ROUNDS, WASTE, asks_by_head, head, pace_may_linger, refusal_fields
+from syncless.http.wire cimport ROUNDS, WASTE, asks_by_head, head, may_linger_on, refusal_fields
 
 from syncless.http.errors import REASONS, refusal, status_line
 from syncless.http.proxyheader import parse_proxy_header
@@ -194,7 +194,7 @@ cdef Discarded discard(Stream* stream, Linger* linger, Py_ssize_t most) noexcept
         if n == 0 or linger.bytes + n > most:
             return THE_LAST
         linger.bytes += n
-        linger.heard = True
+        linger.progressed = True
     return ENOUGH_FOR_NOW
 
 
@@ -206,11 +206,11 @@ cdef bint too_many_linger(Listener listener) noexcept:
 
 
 cdef bint may_linger(Linger* linger, Listener listener) noexcept:
-    """Whether it may go on until the next look, after the time of LINGER_DEADLINE."""
-    cdef bint heard = linger.heard
-    linger.looks += 1
-    linger.heard = False
-    return not listener.stopping and pace_may_linger(linger.looks, heard, linger.bytes, &listener.limits)
+    """Whether it may go on until the next check, after the time of LINGER_DEADLINE."""
+    cdef bint progressed = linger.progressed
+    linger.checks += 1
+    linger.progressed = False
+    return not listener.stopping and may_linger_on(linger.checks, progressed, linger.bytes, &listener.limits)
 
 
 # its cycles with an Exchange end with the request; not being tracked makes it smaller and cheaper
@@ -262,7 +262,7 @@ cdef class Connection(Watcher):
         if self.phase == RUNNING and self.exchange.interruptible and self.exchange.left():
             self.exchange.interrupt(loop)
         if bits & READ:
-            told_readable(&self.stream)
+            set_readable(&self.stream)
         if bits & WRITE and self.stream.stalled:
             self.flush(loop)
         if self.phase == GREETING or bits & READ and (
@@ -286,7 +286,7 @@ cdef class Connection(Watcher):
         cdef Listener listener = self.listener
         cdef Session session
         if kind == WRITE_DEADLINE:
-            if listener.paces.may_wait(self.stream.fd):
+            if listener.data_rates.may_wait(self.stream.fd):
                 return listener.deadlines.start(&self.deadline, WRITE_DEADLINE, self)
             return self.close(loop, True)
         if self.phase == CARRYING:
@@ -468,8 +468,8 @@ cdef class Connection(Watcher):
         """The request has ended, or will never begin. Only the caller and the connection refer to it."""
         self.exchange = None
         exchange.end()
-        if self.listener.paces.count and not self.stream.stalled:
-            self.listener.paces.forget(self.stream.fd)
+        if self.listener.data_rates.count and not self.stream.stalled:
+            self.listener.data_rates.forget(self.stream.fd)
         if self.phase == QUEUED or self.phase == RUNNING:
             self.move_to(READING)
         return give_back(<Application> self.listener.application, exchange, self.stream.fd)
@@ -527,12 +527,12 @@ cdef class Connection(Watcher):
         outcome = FAILED_TO_SEND if stream.gone else send_pending(stream, listener.buffers)
         if outcome == SENT_ALL:
             if late:
-                listener.paces.forget(stream.fd)
+                listener.data_rates.forget(stream.fd)
             return self.when_flushed(loop, late)
         if outcome != STALLED:
             return self.close(loop, False)
-        listener.paces.stalled(stream.fd, stream.out_sent - before)
-        if listener.paces.too_slow(stream.fd):
+        listener.data_rates.stalled(stream.fd, stream.out_sent - before)
+        if listener.data_rates.too_slow(stream.fd):
             return self.close(loop, True)
         if self.exchange is None:               # else its tasklet has deadlines of its own
             listener.deadlines.start(&self.deadline, WRITE_DEADLINE, self)
@@ -584,7 +584,7 @@ cdef class Connection(Watcher):
         self.move_to(LINGERING)
         listener.lingering += 1
         listener.deadlines.start(&self.deadline, LINGER_DEADLINE, self)
-        self.linger.heard = True
+        self.linger.progressed = True
         half_close(&self.stream, listener.buffers)
         return self.read_away(loop)
 
@@ -603,7 +603,7 @@ cdef class Connection(Watcher):
     cdef bint close_idle(self, Loop loop) except -1:
         """Closes it, unless a request has come: a proxy does not repeat a POST. Whether it is closed."""
         if has_bytes(&self.stream):
-            told_readable(&self.stream)
+            set_readable(&self.stream)
             loop.push(self)
             return False
         return self.close(loop, False) == 0
@@ -618,13 +618,14 @@ cdef class Connection(Watcher):
             listener.lingering -= 1
         if self.phase == QUEUED:
             listener.admission.leave(&self.deadline)
+            self.move_to(READING)
             self.drop_exchange(self.exchange)
-        if self.phase == CARRYING:
+        elif self.phase == CARRYING:
             session = self.session
             session.lost(loop)
             self.session = None
-            if self.phase == CLOSED:            # by a tasklet that ran meanwhile
-                return 0
+        if self.phase == CLOSED:                # by a tasklet or a finaliser that ran meanwhile
+            return 0
         self.move_to(CLOSED)
         listener.deadlines.stop(&self.deadline)
         listener.let_go(self.stream.fd, self.remote_addr if self.counted else None)

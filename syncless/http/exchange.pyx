@@ -125,10 +125,10 @@ cdef class Upgrade:
         return failure is None or isinstance(failure, self.expected)
 
     def tell_stop(self) -> None:
-        """The server stops: the protocol's handler says goodbye, if it can."""
-        say_goodbye = getattr(self.handler, "say_goodbye", None)
-        if say_goodbye is not None:
-            spawn(say_goodbye)
+        """The server stops: the protocol's handler is told, if it wants to be."""
+        tell_stop = getattr(self.handler, "tell_stop", None)
+        if tell_stop is not None:
+            spawn(tell_stop)
 
     def end(self, failure) -> None:
         """The server: the application has returned or raised."""

@@ -200,7 +200,7 @@ def limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
     return type(limits)(**{**vars(limits), **overrides})
 
 
-LOOK = 5.0  # seconds after which a client that makes the server wait is looked at, at the latest
+CHECK = 5.0  # seconds after which a client that makes the server wait is checked, at the latest
 MOST = 1 << 62
 MOST_32 = (1 << 32) - 1
 
@@ -208,15 +208,15 @@ MOST_32 = (1 << 32) - 1
 def limit_values(limits: Limits) -> dict[str, object]:
     """The fields of `struct limits` in wire/wire.h, and others: bytes, numbers, times in ns."""
 
-    def look(whole: float, grace: float) -> float:
-        return min(whole, max(0.1, min(grace, LOOK)))
+    def check(whole: float, grace: float) -> float:
+        return min(whole, max(0.1, min(grace, CHECK)))
 
     fields = vars(limits)
     seconds = {
         **{name.removesuffix("_seconds"): fields[name] for name in fields if name.endswith("_seconds")},
-        "body_look": look(limits.body_seconds, limits.body_grace_seconds),
-        "write_look": look(limits.write_seconds, limits.write_grace_seconds),
-        "linger_look": min(limits.linger_idle_seconds, limits.linger_seconds),
+        "body_check": check(limits.body_seconds, limits.body_grace_seconds),
+        "write_check": check(limits.write_seconds, limits.write_grace_seconds),
+        "linger_check": min(limits.linger_idle_seconds, limits.linger_seconds),
     }
     numbers = {name: value for name, value in fields.items() if not name.endswith("_seconds")}
     return {

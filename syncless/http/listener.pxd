@@ -11,7 +11,7 @@ from syncless._core.timers cimport Timer
 from syncless.http.loglines cimport AccessLog
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.stream cimport Buffer, Buffers
-from syncless.http.wire cimport BUCKETS, limits, pace
+from syncless.http.wire cimport BUCKETS, data_rate, limits
 
 
 cdef class Quota:
@@ -96,12 +96,12 @@ cdef class Flusher(Runnable):
     cdef int flush_all(self) except -1
 
 
-cdef class Pace:
-    cdef pace state
-    cdef void look(self, int fd) noexcept
+cdef class DataRate:
+    cdef data_rate state
+    cdef void check(self, int fd) noexcept
 
 
-cdef class Paces:
+cdef class DataRates:
     cdef Loop loop          # for its clock
     cdef const limits* limits       # of its listener
     cdef dict by_fd
@@ -239,7 +239,7 @@ cdef class Listener:
     cdef object clients                 # Clients; None if nothing bounds their connections
     cdef RequestHeads heads             # the application's
     cdef ResponseHeads response_heads   # the parts that they share
-    cdef Paces paces                    # of clients that are slow to take a response
+    cdef DataRates data_rates           # of clients that are slow to take a response
     # how many there are
     cdef list siblings                  # None, or all listeners of its socket, in several threads
     cdef readonly Py_ssize_t connections

@@ -7,7 +7,7 @@ Its parts know nothing of connections:
                     lengths: each list is in the order of expiry, starting one is a relink, and only the first
                     of each list can be due
     Flusher         the end of a turn, when everything is sent
-    Paces           how fast a client takes an answer for which the server has to wait
+    DataRates       how fast a client takes an answer for which the server has to wait
     ResponseHeads   the common parts of response heads, made once
     Admission       how many requests run at a time, and which one is next
     Quota           how many requests the listeners of a server may begin before it is replaced
@@ -18,7 +18,7 @@ or FLUSH_AFTER ns: the application's code and data stay in the processor's cache
 handler that takes longer than that holds up those that were finished before it in the same turn, so before a
 slow application is called everything is sent.
 
-A Pace exists from the first moment at which the kernel takes no more until the answer is sent or the
+A DataRate exists from the first moment at which the kernel takes no more until the answer is sent or the
 connection closed, so a client that keeps up costs nothing. Fact: the kernel tells of room in a socket only
 when a third of its buffer is free, which may be a megabyte. Danger: a client that reads 50 kB each second
 seems to stand still for twenty. Decision: the bytes that wait in the socket are asked for (SIOCOUTQ), every
@@ -67,7 +67,8 @@ from syncless._core.threadloop cimport get_loop
 from syncless._core.timers cimport timer_init
 from syncless.http.stream cimport Buffer, Buffers
 from syncless.http.wire cimport (
-    BUCKETS, CODES, COMPLAIN_NS, dates_at, pace_counts, pace_is_too_slow, pace_look, pace_may_wait,
+    BUCKETS, CODES, COMPLAIN_NS, data_rate_check, data_rate_counts, data_rate_is_too_slow, data_rate_may_wait,
+    dates_at,
 )
 
 from syncless.http.clients import Clients
@@ -270,15 +271,15 @@ cdef extern from *:
     int unsent "syncless_unsent" (int fd) nogil
 
 
-cdef class Pace:
+cdef class DataRate:
     """Of one client."""
 
-    cdef void look(self, int fd) noexcept:
-        pace_look(&self.state, unsent(fd), monotonic_ns())
+    cdef void check(self, int fd) noexcept:
+        data_rate_check(&self.state, unsent(fd), monotonic_ns())
 
 
 @cython.final
-cdef class Paces:
+cdef class DataRates:
     """Of a listener's clients that are slow to take an answer, by descriptor."""
 
     def __cinit__(self, Loop loop not None):
@@ -287,30 +288,30 @@ cdef class Paces:
 
     cdef int stalled(self, int fd, Py_ssize_t more) except -1:
         """The client takes no more now: a wait begins, or goes on after it has taken `more` bytes."""
-        cdef Pace pace = self.by_fd.get(fd)
-        if pace is None:
-            self.by_fd[fd] = pace = Pace()
+        cdef DataRate rate = self.by_fd.get(fd)
+        if rate is None:
+            self.by_fd[fd] = rate = DataRate()
             self.count += 1
-            pace.state.given = unsent(fd)
-            pace.state.progress = self.loop.clock.now
+            rate.state.given = unsent(fd)
+            rate.state.progress = self.loop.clock.now
         else:
-            pace.state.given += more
-        if pace.state.since == 0:
-            pace.state.since = self.loop.clock.now
+            rate.state.given += more
+        if rate.state.since == 0:
+            rate.state.since = self.loop.clock.now
         return 0
 
     cdef int rested(self, int fd) except -1:
         """The wait is over."""
-        cdef Pace pace = self.by_fd.get(fd)
-        if pace is not None and pace.state.since:
-            pace.state.waited += monotonic_ns() - pace.state.since
-            pace.state.since = 0
+        cdef DataRate rate = self.by_fd.get(fd)
+        if rate is not None and rate.state.since:
+            rate.state.waited += monotonic_ns() - rate.state.since
+            rate.state.since = 0
         return 0
 
     cdef int sent_more(self, int fd, Py_ssize_t n) except -1:
-        cdef Pace pace = self.by_fd.get(fd)
-        if pace is not None:
-            pace.state.given += n
+        cdef DataRate rate = self.by_fd.get(fd)
+        if rate is not None:
+            rate.state.given += n
         return 0
 
     cdef int forget(self, int fd) except -1:
@@ -321,19 +322,19 @@ cdef class Paces:
 
     cdef bint too_slow(self, int fd) except -1:
         """Whether the client has taken too little; asks the kernel where that may be so."""
-        cdef Pace pace = self.by_fd.get(fd)
-        if pace is None or not pace_counts(&pace.state, self.limits, monotonic_ns()):
+        cdef DataRate rate = self.by_fd.get(fd)
+        if rate is None or not data_rate_counts(&rate.state, self.limits, monotonic_ns()):
             return False
-        pace.look(fd)
-        return pace_is_too_slow(&pace.state, self.limits, monotonic_ns())
+        rate.check(fd)
+        return data_rate_is_too_slow(&rate.state, self.limits, monotonic_ns())
 
     cdef bint may_wait(self, int fd) except -1:
-        """Whether a wait at whose client we look now may go on."""
-        cdef Pace pace = self.by_fd.get(fd)
-        if pace is None:
+        """Whether a wait whose client is checked now may go on."""
+        cdef DataRate rate = self.by_fd.get(fd)
+        if rate is None:
             return False
-        pace.look(fd)
-        return pace_may_wait(&pace.state, self.limits, monotonic_ns())
+        rate.check(fd)
+        return data_rate_may_wait(&rate.state, self.limits, monotonic_ns())
 
 
 cdef enum:
@@ -563,17 +564,17 @@ cdef class Listener:
         self.deadlines.allow(HEAD_DEADLINE, self.limits.head_ns)
         self.deadlines.allow(IDLE_DEADLINE, self.limits.idle_ns)
         self.deadlines.allow(QUEUE_DEADLINE, self.limits.queue_ns)
-        self.deadlines.allow(WRITE_DEADLINE, self.limits.write_look_ns)
-        self.deadlines.allow(LINGER_DEADLINE, self.limits.linger_look_ns)
-        self.deadlines.allow(DRAIN_DEADLINE, self.limits.linger_look_ns)
+        self.deadlines.allow(WRITE_DEADLINE, self.limits.write_check_ns)
+        self.deadlines.allow(LINGER_DEADLINE, self.limits.linger_check_ns)
+        self.deadlines.allow(DRAIN_DEADLINE, self.limits.linger_check_ns)
         self.buffers = Buffers(limits.buffered_bytes)
         self.flusher = Flusher(self.loop)
         self.admission = Admission(self.deadlines, limits.requests, limits.queued)
         self.clients = Clients(limits.client_connections) if limits.client_connections else None
         self.heads = application.heads
         self.response_heads = ResponseHeads()
-        self.paces = Paces(self.loop)
-        self.paces.limits = &self.limits
+        self.data_rates = DataRates(self.loop)
+        self.data_rates.limits = &self.limits
 
     def report_slow(self, slow_requests) -> None:
         """Its requests that take `slow_requests.seconds` are given to that when they end."""
@@ -630,8 +631,8 @@ cdef class Listener:
         `client`: its address, if it counts for it."""
         if fd >= 0:
             self.heads.forget(fd)
-            if self.paces.count:
-                self.paces.forget(fd)
+            if self.data_rates.count:
+                self.data_rates.forget(fd)
         if client is not None:
             self.clients.leave(client)
         self.connections -= 1
@@ -673,6 +674,6 @@ cdef class Listener:
             "buffers": self.buffers.lent,
             "buffered bytes": self.buffers.held,
             "remembered": self.heads.count,
-            "slow": self.paces.count,
+            "slow": self.data_rates.count,
             "clients": len(self.clients or ()),
         }

@@ -39,7 +39,7 @@ cdef class Peer:
     cdef Watcher owner              # of the stream; None: the request has ended
     cdef Stream* stream             # NULL then
     cdef bint trusted               # its forwarded fields count
-    cdef bint upgraded              # it speaks another protocol: its pace is its own, its silence is pinged
+    cdef bint upgraded              # it speaks another protocol: no data rate counts, its silence is pinged
     cdef bint answered              # its final answer has begun
     cdef int64_t waited             # ns that the request has waited for its body
     cdef int64_t received           # bytes that came meanwhile
@@ -57,7 +57,7 @@ cdef class Peer:
     cdef Py_ssize_t direct(self, char* into, Py_ssize_t n) except -2
     cdef int expected(self) except -1
     cdef int wait_readable(self) except -1
-    cdef int check_pace(self) except -1
+    cdef int check_rate(self) except -1
 
     cdef inline int append(self, const char* data, size_t size) except -1:
         if self.stream == NULL:

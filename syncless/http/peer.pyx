@@ -3,7 +3,7 @@ Body: the body of one request, read on demand, whatever its framing (wire/body.h
 
 Takes the Stream of a connection while a request runs. Gives a body its bytes, and sends a response's. Each
 wait parks the tasklet, with a deadline of its own: limits.py bounds each wait, all waits together, and
-the pace of a client, for bodies and for writing. Knows no HTTP message.
+the data rate of a client, for bodies and for writing. Knows no HTTP message.
 
 A Body takes the framing that the head announces, and gives its bytes. An error in it is raised as a
 ClientError. Trailers are read and dropped (RFC 9112, 7.1.2). Knows nothing of the application that reads.
@@ -61,8 +61,8 @@ from syncless.http.stream cimport (
     receive_more, send_pending, set_out_body, transmit,
 )
 from syncless.http.wire cimport (
-    BEHIND_DATA, IN_TRAILERS, REPLY_CONTINUE, TOO_LONG, TOO_SLOW, body_begin, body_take, framing, limits,
-    pace_of_body, scan_body_line,
+    BEHIND_DATA, IN_TRAILERS, REPLY_CONTINUE, TOO_LONG, TOO_SLOW, body_begin, body_data_rate, body_take,
+    framing, limits, scan_body_line,
 )
 
 from syncless._core.calls.filesystems import bring_in
@@ -216,14 +216,14 @@ cdef class Peer:
             raise ConnectionLost("the request has ended")
         if not self.upgraded:
             self.waited += loop.clock.now - began
-            self.check_pace()
+            self.check_rate()
         return 0
 
-    cdef int check_pace(self) except -1:
+    cdef int check_rate(self) except -1:
         """BodyTimeout where the client has made the application wait for too long in all, or sends too
         slowly."""
         cdef const limits* by = &self.listener.limits
-        cdef int found = pace_of_body(self.waited, self.received, by)
+        cdef int found = body_data_rate(self.waited, self.received, by)
         if found == TOO_LONG:
             raise BodyTimeout(f"the request body took longer than {by.body_total_ns / 1e9:g} s")
         if found == TOO_SLOW:
@@ -283,8 +283,8 @@ cdef class Peer:
                     stream.gone = True
                 continue
             self.listener.buffers.sent += n
-            if self.listener.paces.count:
-                self.listener.paces.sent_more(stream.fd, n)
+            if self.listener.data_rates.count:
+                self.listener.data_rates.sent_more(stream.fd, n)
             if n > <ssize_t> ahead:
                 stream.out_sent += ahead
                 done += n - ahead
@@ -316,7 +316,7 @@ cdef class Peer:
                 n = sendfile(stream.fd, fd, <off_t*> &offset, <size_t> piece)
             if n > 0:
                 self.listener.buffers.sent += n
-                self.listener.paces.sent_more(stream.fd, n)
+                self.listener.data_rates.sent_more(stream.fd, n)
                 count -= n
                 if count and is_poll_due(&loop.clock):
                     loop.yield_()
@@ -346,15 +346,15 @@ cdef class Peer:
             raise RuntimeError("another tasklet is sending on this connection already")
         if stream.carried:
             return (<Carried> self.owner).wait_writable(self)
-        listener.paces.stalled(stream.fd, 0)
-        while True:         # a look at the client each time
+        listener.data_rates.stalled(stream.fd, 0)
+        while True:         # the client is checked each time
             outcome = self.wait(WRITE, "client to read", listener.deadlines.lists[WRITE_DEADLINE].length)
             if self.stream != stream or stream.fd < 0:
                 return 0
-            if outcome != TIMED_OUT or not listener.paces.may_wait(stream.fd):
+            if outcome != TIMED_OUT or not listener.data_rates.may_wait(stream.fd):
                 break
-        listener.paces.rested(stream.fd)
-        if outcome == TIMED_OUT or listener.paces.too_slow(stream.fd):
+        listener.data_rates.rested(stream.fd)
+        if outcome == TIMED_OUT or listener.data_rates.too_slow(stream.fd):
             stream.gone = True
         return 0
 

@@ -120,7 +120,7 @@ cdef inline bint is_receivable(Stream* stream) noexcept:
 cdef inline bint has_input(Stream* stream) noexcept:
     return stream.inbox.size or stream.readable or stream.peer_shutdown
 
-cdef inline void told_readable(Stream* stream) noexcept:
+cdef inline void set_readable(Stream* stream) noexcept:
     """An event, or a look into the socket, has said that bytes are there."""
     stream.readable = True
     if stream.layer != NULL:

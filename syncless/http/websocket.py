@@ -75,7 +75,7 @@ class WebSocket:
         self._size = 0
         self._pinged = False
         self._gone = False
-        self._leaving = False  # say_goodbye() has been called
+        self._leaving = False  # tell_stop() has been called
         self._answered = False  # the client has sent its close frame
         self._unanswered: tuple[int, str, bytes] | None = None  # that frame
         self.close_code: int | None = None
@@ -238,7 +238,7 @@ class WebSocket:
             self._write(frame)
             self.close_code, self.close_reason = code, reason
 
-    def say_goodbye(self) -> None:
+    def tell_stop(self) -> None:
         """The server stops: sends a close frame, once."""
         if self._frames is not None and not self._leaving:
             self._leaving = True

@@ -49,7 +49,7 @@ cdef extern from "wire.h" nogil:
         int64_t remembered, pipelined, connections, client_connections, linger_connections
         int64_t greeting_ns, head_ns, idle_ns, queue_ns, request_ns, retry_ns, ping_ns
         int64_t body_ns, body_total_ns, body_grace_ns, write_ns, write_grace_ns, linger_ns
-        int64_t body_look_ns, write_look_ns, linger_look_ns
+        int64_t body_check_ns, write_check_ns, linger_check_ns
         double body_rate, write_rate
         head_limits head
 
@@ -71,16 +71,16 @@ cdef extern from "reply.h" nogil:
         char framing
     reply reply_frame(int status, bint minor, bint head_only, int64_t length, bint declared)
 
-cdef extern from "pace.h" nogil:
+cdef extern from "datarate.h" nogil:
     enum: FAST_ENOUGH, TOO_LONG, TOO_SLOW
-    struct pace:
+    struct data_rate:
         int64_t since, waited, given, taken, progress
-    void pace_look(pace* of, int64_t unsent, int64_t now)
-    bint pace_counts(const pace* of, const limits* by, int64_t now)
-    bint pace_is_too_slow(const pace* of, const limits* by, int64_t now)
-    bint pace_may_wait(const pace* of, const limits* by, int64_t now)
-    int pace_of_body(int64_t waited, int64_t bytes, const limits* by)
-    bint pace_may_linger(int looks, bint heard, int64_t bytes, const limits* by)
+    void data_rate_check(data_rate* of, int64_t unsent, int64_t now)
+    bint data_rate_counts(const data_rate* of, const limits* by, int64_t now)
+    bint data_rate_is_too_slow(const data_rate* of, const limits* by, int64_t now)
+    bint data_rate_may_wait(const data_rate* of, const limits* by, int64_t now)
+    int body_data_rate(int64_t waited, int64_t bytes, const limits* by)
+    bint may_linger_on(int checks, bint progressed, int64_t bytes, const limits* by)
 
 # The functions of the C files, for the modules that do not link them themselves.
 cdef long scan_line(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil

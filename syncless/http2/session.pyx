@@ -352,7 +352,7 @@ cdef class HTTP2Session(Frames):
             node = node.after
         return found
 
-    cdef int say_goodbye(self, uint32_t error) except -1:
+    cdef int send_goaway(self, uint32_t error) except -1:
         cdef int32_t last
         if self.library == NULL:
             return 0
@@ -417,7 +417,7 @@ cdef class HTTP2Session(Frames):
         for stream in self.streams():
             if stream.exchange is not None and stream.deadline.kind == NO_DEADLINE:
                 loop.throw(stream.exchange, TaskletExit())
-        return self.say_goodbye(NGHTTP2_NO_ERROR)
+        return self.send_goaway(NGHTTP2_NO_ERROR)
 
     cdef int tell_stop(self, bint at_last) except -1:
         """The first time that it stops; the second time that it does."""
@@ -428,7 +428,7 @@ cdef class HTTP2Session(Frames):
             self.noticed = True
             nghttp2_submit_shutdown_notice(self.library)
         else:
-            self.say_goodbye(NGHTTP2_NO_ERROR)
+            self.send_goaway(NGHTTP2_NO_ERROR)
         for stream in self.streams():
             if stream.exchange is not None:
                 stream.exchange.tell_stop(at_last)

@@ -10,7 +10,7 @@ from syncless.http.exchange cimport Exchange, Session
 from syncless.http.listener cimport DeadlineNode, Listener
 from syncless.http.peer cimport Carried
 from syncless.http.stream cimport Buffer, Stream
-from syncless.http.wire cimport pace
+from syncless.http.wire cimport data_rate
 from syncless.http2.nghttp2 cimport nghttp2_session
 
 
@@ -49,7 +49,7 @@ cdef class RequestStream(Carried):
     # sending after that
     cdef DeadlineNode deadline
     cdef Linger linger
-    cdef pace state                 # how fast the client takes the response
+    cdef data_rate state            # how fast the client takes the response
     cdef int64_t taken              # bytes of the response that have gone to frames
     cdef int64_t unread             # bytes of the body for which the window is to be opened again
     cdef Node place                 # among those of its session

@@ -41,8 +41,8 @@ from syncless.http.peer cimport Carried, Incoming, Peer
 from syncless.http.request cimport HeadRequest
 from syncless.http.stream cimport Buffer, Buffers, Stream, drop_unsent, free_stream
 from syncless.http.wire cimport (
-    HTTP_2, NO_BODY, OUT_HIGH, head, is_hop_by_hop, known_name, pace_is_too_slow, pace_look, pace_may_wait,
-    scan_fields, scan_line,
+    HTTP_2, NO_BODY, OUT_HIGH, data_rate_check, data_rate_is_too_slow, data_rate_may_wait, head,
+    is_hop_by_hop, known_name, scan_fields, scan_line,
 )
 from syncless.http2.nghttp2 cimport *
 
@@ -398,7 +398,7 @@ cdef class RequestStream(Carried):
         if self.tunnels:
             nghttp2_submit_rst_stream(self.session.library, NGHTTP2_FLAG_NONE, self.id, NGHTTP2_NO_ERROR)
             return 0
-        self.linger.heard = True
+        self.linger.progressed = True
         return listener.deadlines.start(&self.deadline, DRAIN_DEADLINE, self)
 
     cdef void drop(self, size_t size) noexcept:
@@ -408,7 +408,7 @@ cdef class RequestStream(Carried):
         nghttp2_session_consume(library, self.id, size)
         if not self.finished or self.bytes.gone:
             return
-        self.linger.heard = True
+        self.linger.progressed = True
         if <int64_t> size <= left:
             self.linger.bytes += size
             return
@@ -571,24 +571,24 @@ cdef class RequestStream(Carried):
         return self.session.soon()
 
     cdef bint may_wait(self) noexcept:
-        """Whether the server waits on for a client at which it looks now. One that keeps the whole connection
-        waiting is looked at by that."""
+        """Whether the server waits on for a client that is checked now. One that keeps the whole connection
+        waiting is checked by that."""
         cdef int64_t now = monotonic_ns()
         if self.session.connection.stream.stalled:
             self.state.since = self.state.progress = now
             return True
         self.state.given = self.taken
-        pace_look(&self.state, 0, now)
-        return pace_may_wait(&self.state, &self.session.listener.limits, now)
+        data_rate_check(&self.state, 0, now)
+        return data_rate_may_wait(&self.state, &self.session.listener.limits, now)
 
     cdef int wait_writable(self, Peer peer) except -1:
         cdef Listener listener = self.session.listener
-        cdef int64_t look = listener.deadlines.lists[WRITE_DEADLINE].length
+        cdef int64_t every = listener.deadlines.lists[WRITE_DEADLINE].length
         cdef bint may_wait
         cdef int outcome
         self.state.since = self.state.progress = monotonic_ns()
-        while True:                                 # a look at the client each time
-            outcome = peer.wait(WRITE, "client to read", look)
+        while True:                                 # the client is checked each time
+            outcome = peer.wait(WRITE, "client to read", every)
             if peer.stream != &self.bytes or self.bytes.gone:
                 return 0
             may_wait = self.may_wait()
@@ -596,7 +596,7 @@ cdef class RequestStream(Carried):
                 break
         self.state.waited += monotonic_ns() - self.state.since
         self.state.since = 0
-        if outcome == TIMED_OUT or pace_is_too_slow(&self.state, &listener.limits, monotonic_ns()):
+        if outcome == TIMED_OUT or data_rate_is_too_slow(&self.state, &listener.limits, monotonic_ns()):
             self.bytes.gone = self.bytes.torn = True
         return 0
 

@@ -52,7 +52,7 @@ void wait_for_body(struct thread *t, struct conn *c, const struct head *head, si
     if (c->time != BODY_TIME) {
         c->body_since = t->now;
         c->lingered = 0;
-        c->looks = c->heard = 0;
+        c->checks = c->progressed = 0;
         start_time(t, c, BODY_TIME);
     }
 }

@@ -46,8 +46,8 @@ void conn_close_when_sent(struct thread *t, struct conn *c) {
     bump(&t->counts.lingering, 1);
     conn_drop_input(t, c);
     c->lingered = 0;
-    c->looks = 0;
-    c->heard = 1;
+    c->checks = 0;
+    c->progressed = 1;
     start_time(t, c, LINGER_TIME);
     shutdown(c->fd, SHUT_WR);
     conn_read_away(t, c);
@@ -72,10 +72,10 @@ void conn_read_away(struct thread *t, struct conn *c) {
 }
 
 static int may_linger(struct thread *t, struct conn *c) {
-    int heard = c->heard;
-    c->heard = 0;
+    int progressed = c->progressed;
+    c->progressed = 0;
     return !atomic_load(&t->server->stopping) &&
-           pace_may_linger(++c->looks, heard, c->lingered, &t->server->limits);
+           may_linger_on(++c->checks, progressed, c->lingered, &t->server->limits);
 }
 
 /* Whether the client sends its body fast enough; looked at once in a while. */
@@ -84,10 +84,10 @@ static int may_send_body(struct thread *t, struct conn *c) {
     int64_t waited = t->now - c->body_since, bytes = (int64_t)c->in.size - c->in_start;
     if (c->steps)
         bytes += c->steps->body.size;
-    c->looks = c->heard ? 0 : c->looks + 1;
-    c->heard = 0;
-    return c->looks * limits->body_look_ns < limits->body_ns && c->looks < 255 &&
-           pace_of_body(waited, bytes, limits) == FAST_ENOUGH;
+    c->checks = c->progressed ? 0 : c->checks + 1;
+    c->progressed = 0;
+    return c->checks * limits->body_check_ns < limits->body_ns && c->checks < 255 &&
+           body_data_rate(waited, bytes, limits) == FAST_ENOUGH;
 }
 
 static void refuse_late(struct thread *t, struct conn *c) {

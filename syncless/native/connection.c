@@ -56,7 +56,7 @@ ssize_t conn_receive(struct thread *t, struct conn *c, char *into, size_t room) 
         if ((size_t)n < room && !c->peer_shutdown)
             c->readable = 0;                    /* drained; the next byte makes an event */
         bump(&t->counts.received, n);
-        c->heard = 1;
+        c->progressed = 1;
         return n;
     }
     if (n < 0 && errno == EAGAIN) {

@@ -11,11 +11,11 @@ int64_t time_length(struct server *server, int time) {
     case IDLE_TIME:
         return limits->idle_ns;
     case BODY_TIME:
-        return limits->body_look_ns;
+        return limits->body_check_ns;
     case WRITE_TIME:
-        return limits->write_look_ns;
+        return limits->write_check_ns;
     default:
-        return limits->linger_look_ns;
+        return limits->linger_check_ns;
     }
 }
 

@@ -1,4 +1,4 @@
-/* Sends bytes to a client: at once as far as it goes, the rest when the client is ready, at its pace. */
+/* Sends bytes to a client: at once as far as it goes, the rest as fast as the client takes it. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -38,17 +38,17 @@ static ssize_t send2(struct thread *t, int fd, const char *a, size_t na, const c
 
 /* The client takes no more now, after `more` bytes. */
 static int stall(struct thread *t, struct conn *c, int64_t more) {
-    if (!c->pace) {
-        c->pace = calloc(1, sizeof *c->pace);
-        if (!c->pace)
+    if (!c->rate) {
+        c->rate = calloc(1, sizeof *c->rate);
+        if (!c->rate)
             return FAILED;
-        c->pace->given = unsent_bytes(c->fd);
-        c->pace->progress = t->now;
+        c->rate->given = unsent_bytes(c->fd);
+        c->rate->progress = t->now;
     } else {
-        c->pace->given += more;
+        c->rate->given += more;
     }
-    if (!c->pace->since)
-        c->pace->since = t->now;
+    if (!c->rate->since)
+        c->rate->since = t->now;
     c->stalled = 1;
     start_time(t, c, WRITE_TIME);
     return STALLED;
@@ -137,8 +137,8 @@ void drop_unsent(struct thread *t, struct conn *c) {
     drop_tail(c);
     block_free(&c->out);
     c->out_sent = 0;
-    free(c->pace);
-    c->pace = NULL;
+    free(c->rate);
+    c->rate = NULL;
 }
 
 /* Sends what has been kept, as far as the client takes it. */
@@ -193,15 +193,15 @@ int send_more(struct thread *t, struct conn *c) {
 
 /* Whether the client has taken too little; asks the kernel where that may be so. */
 int too_slow(struct thread *t, struct conn *c) {
-    if (!c->pace || !pace_counts(c->pace, &t->server->limits, t->now))
+    if (!c->rate || !data_rate_counts(c->rate, &t->server->limits, t->now))
         return 0;
-    pace_look(c->pace, unsent_bytes(c->fd), t->now);
-    return pace_is_too_slow(c->pace, &t->server->limits, t->now);
+    data_rate_check(c->rate, unsent_bytes(c->fd), t->now);
+    return data_rate_is_too_slow(c->rate, &t->server->limits, t->now);
 }
 
 int may_wait(struct thread *t, struct conn *c) {
-    if (!c->pace)
+    if (!c->rate)
         return 0;
-    pace_look(c->pace, unsent_bytes(c->fd), t->now);
-    return pace_may_wait(c->pace, &t->server->limits, t->now);
+    data_rate_check(c->rate, unsent_bytes(c->fd), t->now);
+    return data_rate_may_wait(c->rate, &t->server->limits, t->now);
 }

@@ -33,7 +33,7 @@
 #include "syncless/native.h"
 #include "body.h"
 #include "memory.h"
-#include "pace.h"
+#include "datarate.h"
 #include "reply.h"
 #include "routes.h"
 
@@ -112,14 +112,14 @@ struct conn {                   /* there may be many idle ones */
     struct tail *tail;
     struct chunks *chunks;      /* a chunked body that has not come as a whole */
     struct steps *steps;        /* its request is answered in steps */
-    struct pace *pace;          /* while the client makes us wait */
+    struct data_rate *rate;     /* while the client makes us wait */
     int64_t body_since;         /* ns: when waiting for a body began */
     int64_t lingered;           /* bytes that were thrown away */
     struct memory *memory;      /* its last head */
     struct address address;
     int fd;
     uint32_t place;             /* in the heap of pauses */
-    uint8_t phase, time, looks;
+    uint8_t phase, time, checks;
     uint8_t readable;           /* recv() may have something */
     uint8_t peer_shutdown;      /* the client sends no more; recv() is worth trying until it says so */
     uint8_t ended;              /* recv() has said so */
@@ -128,7 +128,7 @@ struct conn {                   /* there may be many idle ones */
     uint8_t closing;            /* to be closed once all is sent */
     uint8_t queued;             /* in the list of ready ones */
     uint8_t continued;          /* has been told to send its body */
-    uint8_t heard;              /* it has sent since the last look */
+    uint8_t progressed;         /* it has sent since the last check */
 };
 
 struct counts {                 /* of one thread; read by others at any time */

@@ -202,7 +202,7 @@ void steps_wait(struct thread *t, struct conn *c) {
         else
             c->body_since = t->now;
         steps->left_at = 0;
-        c->looks = c->heard = 0;
+        c->checks = c->progressed = 0;
         start_time(t, c, BODY_TIME);
     }
 }

@@ -27,7 +27,7 @@ def test_struct_has_limits_by_their_names():
     values = limit_values(Limits(**NUMBERS))
     assert len(NAMES) > 20
     for name in NAMES:
-        if not name.endswith("_look_ns"):
+        if not name.endswith("_check_ns"):
             seconds = name.removesuffix("_ns") + "_seconds"
             assert values[name] == (NUMBERS[seconds] * 10**9 if seconds in NUMBERS else NUMBERS[name])
     assert values["head"] == {
@@ -37,14 +37,14 @@ def test_struct_has_limits_by_their_names():
     }
 
 
-def test_slow_clients_are_looked_at_within_their_grace():
-    def looks(**limits):
+def test_slow_clients_are_checked_within_their_grace():
+    def checks(**limits):
         values = limit_values(Limits(**limits))
-        return [values[f"{kind}_look_ns"] / 1e9 for kind in ("body", "write", "linger")]
+        return [values[f"{kind}_check_ns"] / 1e9 for kind in ("body", "write", "linger")]
 
-    assert looks() == [5, 5, 5]
-    assert looks(body_grace_seconds=2, write_grace_seconds=0, linger_idle_seconds=3) == [2, 0.1, 3]
-    assert looks(body_seconds=0.05, write_seconds=1, linger_seconds=2) == [0.05, 1, 2]
+    assert checks() == [5, 5, 5]
+    assert checks(body_grace_seconds=2, write_grace_seconds=0, linger_idle_seconds=3) == [2, 0.1, 3]
+    assert checks(body_seconds=0.05, write_seconds=1, linger_seconds=2) == [0.05, 1, 2]
 
 
 @pytest.mark.skipif(not (ROOMS / "http" / "peer.pyx").exists(), reason="the sources are not here")

@@ -107,8 +107,8 @@ static void build(void) {
     server.limits = (struct limits){
         .body_bytes = 1 << 20, .buffered_bytes = 1 << 28, .linger_bytes = 1 << 20, .head_ns = 1000000000,
         .idle_ns = 1000000000, .body_ns = 1000000000, .body_grace_ns = 1000000000, .write_ns = 1000000000,
-        .write_grace_ns = 1000000000, .linger_ns = 100000000, .linger_look_ns = 50000000, .body_look_ns = 1000000000,
-        .write_look_ns = 1000000000, .chunk_line = 256,
+        .write_grace_ns = 1000000000, .linger_ns = 100000000, .linger_check_ns = 50000000,
+        .body_check_ns = 1000000000, .write_check_ns = 1000000000, .chunk_line = 256,
         .trailer_bytes = 8192, .pipelined = 4, .remembered = 8, .head = {8190, 100, 32768}};
     for (i = 200; i < CODES; i++)
         server.reasons[i] = (struct text){"HTTP/1.1 299 Any\r\n", 18}, server.refusals[i] = text;

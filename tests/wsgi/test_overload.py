@@ -296,7 +296,7 @@ def test_dripping_bodies_end_at_their_deadline(start, limits, cut):
     dripping.join()
 
 
-def test_the_pace_counts_only_while_the_application_waits(start):
+def test_the_data_rate_counts_only_while_the_application_waits(start):
     all_sent = syncless.Event()
 
     def app(environ, start_response):

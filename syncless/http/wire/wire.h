@@ -9,7 +9,7 @@
        host.c      the host that a request names
        body.h      the states of a request body
        reply.h     how a response is framed, and the fields that say so
-       pace.h      which clients are too slow */
+       datarate.h  which clients are too slow */
 
 #ifndef SYNCLESS_WIRE_H
 #define SYNCLESS_WIRE_H
@@ -48,7 +48,7 @@ struct limits {
     int64_t remembered, pipelined, connections, client_connections, linger_connections;
     int64_t greeting_ns, head_ns, idle_ns, queue_ns, request_ns, retry_ns, ping_ns;
     int64_t body_ns, body_total_ns, body_grace_ns, write_ns, write_grace_ns, linger_ns;
-    int64_t body_look_ns, write_look_ns, linger_look_ns;        /* how often a slow client is looked at */
+    int64_t body_check_ns, write_check_ns, linger_check_ns;     /* how often a slow client is checked */
     double body_rate, write_rate;       /* bytes per second */
     struct head_limits head;
 };
