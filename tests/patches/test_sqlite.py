@@ -239,6 +239,32 @@ def test_long_statement_lets_others_run(tmp_path, mode):
     )
 
 
+def test_short_requests_keep_their_turn(tmp_path):
+    """A tasklet that was let go on executes a statement although a poll is due; a loop of them gives way."""
+    check(
+        COUNT
+        + """
+    import time
+    for place in ":memory:", sys.argv[1] + "/db":
+        connection = sqlite3.connect(place)
+        order = []
+        def request(name):
+            end = time.perf_counter() + 0.002   # more than is run before a poll is due
+            while time.perf_counter() < end: pass
+            connection.execute("SELECT 5").fetchall(); order.append(name)
+        def loop():
+            while "last" not in order: connection.execute("SELECT 5").fetchall()
+            order.append("loop")
+        work = (request, "first"), (request, "second"), (loop,), (request, "last")
+        for _ in range(3): syncless.sleep(0.001)    # what came before gives nobody a longer turn
+        for each in [syncless.spawn(*one) for one in work]: each.join()
+        assert order == ["first", "second", "last", "loop"], order
+        connection.close()
+    """,
+        tmp_path,
+    )
+
+
 def test_loop_of_short_statements_takes_turns_in_direct_mode(tmp_path):
     check(
         COUNT
