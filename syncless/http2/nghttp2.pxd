@@ -50,6 +50,7 @@ cdef extern from "nghttp2/nghttp2.h":
     int nghttp2_option_new(nghttp2_option** option)
     void nghttp2_option_del(nghttp2_option* option)
     void nghttp2_option_set_no_auto_window_update(nghttp2_option* option, int value)
+    void nghttp2_option_set_no_closed_streams(nghttp2_option* option, int value)
 
     int nghttp2_session_callbacks_new(nghttp2_session_callbacks** callbacks)
     void nghttp2_session_callbacks_set_on_begin_frame_callback(nghttp2_session_callbacks* callbacks,

@@ -241,6 +241,7 @@ nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data)
 nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close)
 nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_send)
 nghttp2_option_set_no_auto_window_update(options, 1)
+nghttp2_option_set_no_closed_streams(options, 1)    # which it keeps for their priorities otherwise
 
 
 # -- a connection --------------------------------------------------------------------------------------------
