@@ -156,7 +156,7 @@ class WebSocket:
             self.accept()
         with self._receiving:
             while not self._messages:
-                if self.closed or self._unanswered is not None:
+                if self.close_code is not None or self._unanswered is not None:
                     return None
                 self._read()
             return self._messages.popleft()
@@ -218,7 +218,7 @@ class WebSocket:
             self.close_code = 1006
 
     def _check_open(self) -> None:
-        if self.closed or self._gone:
+        if self.close_code is not None or self._gone:
             raise WebSocketClosed(
                 f"the WebSocket is closed ({self.close_code} {self.close_reason})".replace(" )", ")")
             )
@@ -257,7 +257,8 @@ class WebSocket:
             while not (self._messages or self._gone or self._answered):
                 frame = self._frames.next(self._limits.websocket_bytes - self._size)
                 if frame is None:
-                    self._look_ahead()
+                    if self._frames.amid_frame:
+                        self._look_ahead()
                     self._wait()
                     return
                 self._ahead = None
@@ -285,12 +286,12 @@ class WebSocket:
             raise self._library.Broken(1007, "a text message is not UTF-8") from None
 
     def _take(self, frame: Any) -> None:
-        library = self._library
-        if frame.opcode == library.PING:
+        library, opcode = self._library, frame.opcode
+        if opcode is library.PING:
             self._answer(library.PONG, frame.data)
-        elif frame.opcode == library.CLOSE:
+        elif opcode is library.CLOSE:
             self._closes(frame.data)
-        elif frame.opcode != library.PONG:
+        elif opcode is not library.PONG:
             self._part(frame)
 
     def _closes(self, data: bytes) -> None:
@@ -330,15 +331,15 @@ class WebSocket:
 
     def _part(self, frame: Any) -> None:
         """Of a message."""
-        library = self._library
-        if (frame.opcode == library.CONTINUATION) is (self._parts is None):
+        library, opcode = self._library, frame.opcode
+        if (opcode is library.CONTINUATION) is (self._parts is None):
             raise library.Broken(1002, "a continuation frame is out of place, or missing")
         if frame.fin and self._parts is None:
-            is_text = frame.opcode == library.TEXT
+            is_text = opcode is library.TEXT
             self._whole(self._text(str, frame.data, "utf-8") if is_text else bytes(frame.data))
             return
         if self._parts is None:
-            self._decoder = _decoder() if frame.opcode == library.TEXT else None
+            self._decoder = _decoder() if opcode is library.TEXT else None
             self._parts = io.BytesIO() if self._decoder is None else io.StringIO(newline="")
         data = frame.data
         self._size += len(data)
@@ -352,7 +353,7 @@ class WebSocket:
             self._whole(whole)
 
     def _whole(self, message: str | bytes) -> None:
-        if not self.closed:  # messages between our close frame and the client's are dropped
+        if self.close_code is None:  # messages between our close frame and the client's are dropped
             self._messages.append(message)
 
     def _answer(self, opcode: Any, data: bytes) -> None:

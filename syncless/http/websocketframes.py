@@ -59,7 +59,7 @@ class Frames:
 
     def __init__(self, extensions: Sequence[Any]):
         self._extensions = extensions
-        self._bytes = bytearray()
+        self._bytes: bytes | bytearray = b""
         self._start = 0
         """Bytes of them that are used up."""
         self._parser: Generator[None, None, Frame] | None = None
@@ -72,10 +72,19 @@ class Frames:
 
     def feed(self, data: bytes) -> None:
         """Bytes have come."""
-        if self._start:
+        if self._start == len(self._bytes):  # most often
+            self._bytes = data
+        else:
+            if not isinstance(self._bytes, bytearray):
+                self._bytes = bytearray(self._bytes)
             del self._bytes[: self._start]
-            self._start = 0
-        self._bytes += data
+            self._bytes += data
+        self._start = 0
+
+    @property
+    def amid_frame(self) -> bool:
+        """Whether a part of a frame has come."""
+        return self._parser is not None
 
     def next(self, most: int) -> Frame | None:
         """The next frame, decompressed, of at most `most` bytes; None if it is not whole yet. Broken."""
