@@ -133,6 +133,10 @@ BUDGET = {
     "keepalive+asgi": 20_000,
     "connections+asgi": 26_000,
     "keepalive+sleep": 11_200,
+    "http2": 25_500,
+    "http2-10": 22_500,
+    "http2+asgi": 41_000,
+    "http2-10+asgi": 38_500,
 }
 """The most that a request may need, on CPython 3.11: a few percent above the count when it was last lowered.
 The interpreter's own instructions are the larger part, so other versions and builds need others."""
