@@ -16,6 +16,7 @@ cdef struct KeptWait:
     int64_t ns              # until it was woken
     PyObject* code          # owned: the program's innermost function; NULL: nobody has looked
     int at                  # the instruction there; before Python 3.11, the line
+    PyObject* query         # owned: the text of a database's query; NULL: there is none, or nobody has looked
     char[WORDS] on          # the peer of a socket, or what park() was given; may be empty
 
 

@@ -81,6 +81,13 @@ cdef extern from "frameobject.h":       # Python.h includes it from 3.11 on
     PyCodeObject* PyFrame_GetCode(PyFrameObject* frame)
 
 cdef int64_t LOOK_AFTER = 20000000      # ns
+# functions of drivers, and their arguments that are the text of a query
+cdef frozenset ASKING = frozenset((
+    "execute", "executemany", "_execute", "do_execute", "do_executemany", "query", "fetch", "fetchrow",
+    "fetchval"))
+cdef tuple QUERIES = ("sql", "statement", "query", "operation")
+cdef enum:
+    TEXT = 1000             # characters of it that are told
 
 
 cdef struct KnownFile:
@@ -100,6 +107,21 @@ cdef bint is_programs(PyCodeObject* code) noexcept:
     return not known.installed
 
 
+cdef void find_query(KeptWait* wait, object frame, object code) noexcept:
+    """The text that a driver, or what the program has put in front of it, has among its variables."""
+    try:
+        if wait.query == NULL and code.co_name in ASKING:
+            variables = frame.f_locals
+            for name in QUERIES:
+                text = variables.get(name)
+                if type(text) is str:
+                    Py_INCREF(<PyObject*> text)
+                    wait.query = <PyObject*> text
+                    break
+    except Exception:
+        pass                                # there is no memory for it
+
+
 cdef void find_place(KeptWait* wait) noexcept:
     """The innermost function of the program that waits; one of another file if there is none of those."""
     cdef PyFrameObject* frame = PyEval_GetFrame()
@@ -108,6 +130,8 @@ cdef void find_place(KeptWait* wait) noexcept:
     Py_INCREF(<PyObject*> frame)
     while frame != NULL:
         code = PyFrame_GetCode(frame)
+        if not is_programs(code):
+            find_query(wait, <object> <PyObject*> frame, <object> <PyObject*> code)
         if wait.code == NULL or is_programs(code):
             Py_XDECREF(wait.code)
             wait.code = <PyObject*> code
@@ -129,6 +153,8 @@ cdef void find_await(KeptWait* wait, object coroutine) noexcept:
     while type(coroutine) is CoroutineType and coroutine.cr_frame is not None:
         frame = coroutine.cr_frame
         code = PyFrame_GetCode(<PyFrameObject*> frame)
+        if not is_programs(code):
+            find_query(wait, frame, <object> <PyObject*> code)
         if is_programs(code) or not found:
             found = is_programs(code)
             Py_XDECREF(wait.code)
@@ -199,6 +225,14 @@ cdef int find_what(KeptWait* wait, BaseTasklet tasklet, object on) except -1:
     return 0
 
 
+cdef void drop_found(KeptWait* wait) noexcept:
+    cdef PyObject* code = wait.code
+    cdef PyObject* query = wait.query
+    wait.code = wait.query = NULL
+    Py_XDECREF(code)
+    Py_XDECREF(query)
+
+
 cdef object as_wait(KeptWait* one):
     code = <object> one.code if one.code != NULL else None
     return Wait(
@@ -209,6 +243,7 @@ cdef object as_wait(KeptWait* one):
         "" if code is None else code.co_name,
         one.since / 1e9,
         one.ns / 1e9,
+        "" if one.query == NULL else (<str> <object> one.query)[:TEXT],
     )
 
 
@@ -247,8 +282,7 @@ cdef class WaitRecorder(Recorder):
             self.shortest = found.ns
             if ns <= found.ns:
                 return NULL
-            Py_XDECREF(found.code)
-            found.code = NULL
+            drop_found(found)
             return found
         if self.count == self.room:
             room = self.room * 2 if self.room else 4
@@ -258,7 +292,7 @@ cdef class WaitRecorder(Recorder):
             self.waits = more
             self.room = room
         found = &self.waits[self.count]
-        found.code = NULL
+        found.code = found.query = NULL
         self.count += 1
         if self.count == MOST:
             self.shortest = -1
@@ -266,12 +300,9 @@ cdef class WaitRecorder(Recorder):
 
     cdef int forget(self) noexcept:
         """Drops what is kept."""
-        cdef PyObject* code
         while self.count:
             self.count -= 1
-            code = self.waits[self.count].code
-            self.waits[self.count].code = NULL
-            Py_XDECREF(code)
+            drop_found(&self.waits[self.count])
         return 0
 
     def kept(self) -> list:
@@ -349,7 +380,7 @@ cdef class Tracer(Observer):
     def __dealloc__(self):
         cdef Py_ssize_t i
         for i in range(self.count):
-            Py_XDECREF(self.spans[i].wait.code)
+            drop_found(&self.spans[i].wait)
         free(self.spans)
 
     cdef KeptWait* add(self, BaseTasklet tasklet, const char* why, int64_t since, int64_t until) noexcept:
@@ -374,7 +405,7 @@ cdef class Tracer(Observer):
         wait.why = why
         wait.since = since
         wait.ns = until - since
-        wait.code = NULL
+        wait.code = wait.query = NULL
         wait.on[0] = 0
         return wait
 

@@ -25,6 +25,8 @@ SERVICES = {
     27017: "MongoDB",
 }
 """What usually listens on a port."""
+QUERY = 200
+"""Characters of a query that are shown."""
 OWN = tuple(f"{os.path.dirname(path)}/" for path in (os.path.dirname(__file__), greenlet.__file__))
 """The folders of syncless and greenlet."""
 INSTALLED = (os.path.dirname(os.__file__) + "/", "<frozen ", *OWN)
@@ -45,6 +47,8 @@ class Wait(NamedTuple):
     since: float
     """Seconds of the monotonic clock."""
     seconds: float
+    query: str = ""
+    """The text of the query for whose answer a driver waited, at most 1,000 characters; or ""."""
 
     @property
     def what(self) -> str:
@@ -52,7 +56,9 @@ class Wait(NamedTuple):
         port = self.on.rpartition(":")[2]
         service = SERVICES.get(int(port)) if port.isdecimal() else None
         on = f"{service} {self.on}" if service else self.on
-        return f"{self.why}: {on}" if on else self.why
+        words = " ".join(self.query.split())
+        query = words if len(words) <= QUERY else f"{words[:QUERY]}..."
+        return ": ".join(filter(None, (self.why, on, query)))
 
     @property
     def place(self) -> str:
@@ -65,15 +71,16 @@ class Wait(NamedTuple):
 
 
 def longest(waits: Iterable[Wait]) -> list[tuple[Wait, int]]:
-    """The waits, those for the same at the same place as one with their total time; the longest first. Each
-    with their number."""
-    places: dict[tuple[str, str], list[Wait]] = {}
+    """The waits, those for the same at the same place as one with their total time and the slowest query; the
+    longest first. Each with their number."""
+    places: dict[tuple[str, str, str], list[Wait]] = {}
     for wait in waits:
-        places.setdefault((wait.what, wait.place), []).append(wait)
-    found = [
-        (several[0]._replace(seconds=sum(wait.seconds for wait in several)), len(several))
-        for several in places.values()
-    ]
+        places.setdefault((wait.why, wait.on, wait.place), []).append(wait)
+    found = []
+    for several in places.values():
+        query = max(several, key=lambda wait: wait.seconds).query
+        row = several[0]._replace(seconds=sum(wait.seconds for wait in several), query=query)
+        found.append((row, len(several)))
     return sorted(found, key=lambda row: -row[0].seconds)
 
 

@@ -33,6 +33,8 @@ class PostgreSQL:
     )
 
     asked = "SELECT {}, pg_sleep({})"
+    names_queries = True
+    """Whether the text of one is among the variables of a function in Python."""
 
     def value(self, connection, query):
         """The first one of its answer."""
@@ -86,6 +88,7 @@ class Psycopg(PostgreSQL):
 
 class Psycopg2(PostgreSQL):
     others = ("copy", "named_cursor")
+    names_queries = False
 
     def __init__(self, port):
         import psycopg2
@@ -176,6 +179,8 @@ class Redis:
     """A pool of the driver's own. No command is cancelled: a connection that was interrupted is closed."""
 
     others = ()
+    asked = "{} {}"
+    names_queries = False
 
     def __init__(self, port):
         import redis
@@ -317,7 +322,7 @@ def other_ways(driver):
 
 
 def request(driver):
-    """The status of one that is late, and what is left of its query."""
+    """The status of one that is late, what is left of its query, and whether the log names it."""
     from http.client import HTTPConnection
 
     from syncless.wsgi import Server
@@ -327,14 +332,16 @@ def request(driver):
     def app(environ, start_response):
         driver.ask(connection, 0, LONG)
 
-    server = Server(app, port=0, request_seconds=0.2, error_log=io.StringIO())
+    errors = io.StringIO()
+    server = Server(app, port=0, request_seconds=0.2, error_log=errors)
     server.start()
     with contextlib.closing(HTTPConnection(*server.address[:2])) as client:
         client.request("GET", "/")
         status = client.getresponse().status
     running = still_running(driver)
     server.stop()
-    return {"status": status, "running": running, "usable": is_usable(driver, connection)}
+    named = driver.asked.format(0, LONG) in errors.getvalue()
+    return {"status": status, "running": running, "usable": is_usable(driver, connection), "named": named}
 
 
 def coroutines(driver, count=20):

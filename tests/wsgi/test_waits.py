@@ -3,13 +3,14 @@
 import asyncio
 import gc
 import time
+import types
 import weakref
 
 import pytest
 
 import syncless
 from syncless._core.recorder import recorded
-from syncless._core.waits import Wait
+from syncless._core.waits import Wait, longest
 from syncless.io import socket
 
 pytestmark = pytest.mark.virtual_time
@@ -86,6 +87,58 @@ def test_socket_is_named_by_its_peer(waits_of):
     assert wait.what == f"socket read: {address}" and wait.seconds == pytest.approx(0.1, abs=1e-3)
 
 
+DRIVER = """
+import syncless
+def execute(sql):
+    syncless.sleep(0.1)
+async def fetch(query, *values):
+    import asyncio
+    await asyncio.sleep(5)
+"""
+
+
+@pytest.fixture
+def driver():
+    """An installed module that asks a database."""
+    space = {}
+    exec(compile(DRIVER, "/env/site-packages/driver.py", "exec"), space)
+    return types.SimpleNamespace(**space)
+
+
+@pytest.mark.parametrize(
+    ("sql", "shown"),
+    [("SELECT 5", ": SELECT 5"), ("SELECT\n    5", ": SELECT 5"), (b"SELECT 5", ""), ("", "")],
+)
+def test_wait_of_a_driver_names_its_query(waits_of, driver, sql, shown):
+    def ask():
+        driver.execute(sql)
+
+    [([wait], *_)] = waits_of(ask)
+    assert wait.what == f"sleep{shown}" and wait.function == "ask"
+
+
+def test_a_program_is_not_searched_for_queries(waits_of):
+    def execute(sql="my own"):
+        syncless.sleep(0.1)
+
+    [([wait], *_)] = waits_of(execute)
+    assert wait.what == "sleep"
+
+
+def test_long_query_is_cut():
+    wait = Wait("socket read", "", "", 0, "", 0.0, 0.98, f"SELECT {'5' * 500}")
+    assert wait.what == f"socket read: SELECT {'5' * 193}..."
+
+
+def test_queries_of_one_line_are_one_row():
+    waits = [
+        Wait("socket read", "10.0.0.5:5432", "shop/orders.py", 41, "pay", n, seconds, f"SELECT {n}")
+        for n, seconds in enumerate((0.25, 0.5, 0.125))
+    ]
+    [(row, number)] = longest(waits)
+    assert (row.seconds, row.query, number) == (0.875, "SELECT 1", 3)
+
+
 @pytest.mark.parametrize(("port", "service"), [(5432, "PostgreSQL "), (6379, "Redis "), (9999, "")])
 def test_known_port_is_named_by_its_service(port, service):
     wait = Wait("socket read", f"10.0.0.5:{port}", "shop/orders.py", 41, "pay", 0.0, 0.98)
@@ -160,6 +213,16 @@ def test_late_request_of_asgi_shows_where_its_coroutine_stood(background, start,
     server = start(app, request_seconds=0.5, slow_request=0.1, error_log=errors)
     assert start.client(server).get("/")[0] == 503
     assert f"at tests/wsgi/test_waits.py:{line_of(pay)} in pay()" in errors.getvalue(), errors.getvalue()
+
+
+def test_late_coroutine_of_a_driver_names_its_query(background, start, errors, driver):
+    async def app(scope, receive, send):
+        if scope["type"] != "lifespan":
+            await driver.fetch("SELECT 5", 7)
+
+    server = start(app, request_seconds=0.5, slow_request=0.1, error_log=errors)
+    assert start.client(server).get("/")[0] == 503
+    assert ": SELECT 5 at tests/wsgi/test_waits.py:" in errors.getvalue(), errors.getvalue()
 
 
 def test_tasklet_that_is_no_request_records_nothing():

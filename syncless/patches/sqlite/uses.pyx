@@ -122,7 +122,7 @@ cdef class Use:
             return 1
         if self.depth:
             try:
-                self.take_turns()
+                self.give_way()
             except BaseException as error:
                 self.thrown = error
                 return 1
@@ -134,7 +134,7 @@ cdef class Use:
         self.left = self.calls
         return self.handler()
 
-    cdef int take_turns(self) except -1:
+    cdef int give_way(self) except -1:
         """Lets the others run when a poll is due, unless the tasklet has only just been let go on.
 
         Fact: on a busy server a poll is due in most requests. Danger: those that give way before their first
@@ -326,7 +326,7 @@ def executes(original, in_thread, bint of_connections, dict ahead):
             if use is not None:
                 kind = kind_of(sql)
                 if use.goes_directly(kind) or kind & (READS | BEGINS) and use.is_inside():
-                    use.take_turns()
+                    use.give_way()
                     if ahead:
                         ahead.pop(id(self), None)
                     found = use.execute(connection, original, self, sql, parameters)
