@@ -39,7 +39,7 @@ cdef class Peer:
     cdef Watcher owner              # of the stream; None: the request has ended
     cdef Stream* stream             # NULL then
     cdef bint trusted               # its forwarded fields count
-    cdef bint upgraded              # it speaks another protocol: no data rate counts, its silence is pinged
+    cdef bint upgraded              # it speaks another protocol: its input has no rate, its silence is pinged
     cdef bint answered              # its final answer has begun
     cdef int64_t waited             # ns that the request has waited for its body
     cdef int64_t received           # bytes that came meanwhile
