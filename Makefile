@@ -17,18 +17,28 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
 
-$(VENV)/.built: $(BIN)/python setup.py pyproject.toml $(NATIVE)
-	@echo "building syncless for $$($(BIN)/python -V): all of it takes about 150 s, divided by $$(nproc 2>/dev/null || echo '?') processors"
+# packages are installed while it compiles: make -j2 .venv/.compiled .venv/.clients
+$(VENV)/.tools: $(BIN)/python pyproject.toml
 	$(INSTALL) --group build
+	@touch $@
+
+$(VENV)/.compiled: $(VENV)/.tools setup.py $(NATIVE)
+	@echo "building syncless for $$($(BIN)/python -V): all of it takes about 150 s, divided by $$(nproc 2>/dev/null || echo '?') processors"
 	$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.compiled
 	$(INSTALL) --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.tested: $(VENV)/.built
+$(VENV)/.testing: $(VENV)/.tools
 	$(INSTALL) --group test
 	@touch $@
 
-$(VENV)/.clients: $(VENV)/.tested
+$(VENV)/.tested: $(VENV)/.built $(VENV)/.testing
+	@touch $@
+
+$(VENV)/.clients: $(VENV)/.testing
 	$(INSTALL) --group clients
 	-$(INSTALL) --group drivers
 	@touch $@
@@ -46,7 +56,7 @@ test: $(VENV)/.tested  ## build, and run the tests that are not marked slow; ARG
 check:  ## everything that is checked, part by part; FROM=part goes on at one; ARGS="--only part", ARGS=--list
 	$(PYTHON) -m tests.parts $(if $(FROM),--from $(FROM)) $(ARGS)
 
-test-under-load: $(VENV)/.clients  ## the tests beside busy loops, stopped at random moments, SEED=number brings those back; ARGS as of test
+test-under-load: $(VENV)/.built $(VENV)/.clients  ## the tests beside busy loops, stopped at random moments, SEED=number brings those back; ARGS as of test
 	SEED=$(SEED) $(BIN)/python -m tests.underload $(ARGS)
 
 lint: $(VENV)/.linted $(VENV)/.tested  ## ruff, mypy, cython-lint, and how mypy and pyright see the public types
@@ -83,7 +93,7 @@ fuzz: $(VENV)/.tested  ## random bytes for the web server, SECONDS=600 by defaul
 soak: $(VENV)/.tested  ## good and bad clients, kills and reloads, native handlers, proxies, SECONDS=300 by default; ARGS="--takeovers 10000": threads stand by
 	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),300) $(ARGS)
 
-storm: $(VENV)/.clients  ## queries, kills and deadlines through drivers, QUERIES=200000 by default
+storm: $(VENV)/.built $(VENV)/.clients  ## queries, kills and deadlines through drivers, QUERIES=200000 by default
 	SYNCLESS_TEST_SECONDS=7200 SYNCLESS_TEST_QUERIES=$(or $(QUERIES),200000) $(BIN)/python -m pytest tests/patches/test_clients.py tests/patches/test_interrupted.py -k storm $(ARGS)
 
 fidelity: $(VENV)/.tested  ## the interpreter's own tests, patched, beside the unpatched baseline; ARGS="test_socket -v" chooses

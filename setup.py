@@ -14,6 +14,7 @@ import itertools
 import multiprocessing
 import os
 import pathlib
+import platform
 import re
 import runpy
 import subprocess
@@ -211,7 +212,7 @@ FLAGS = {
     ],  # debug information takes the compiler long, and nobody reads it in a wheel
     "debug": ["-O0", "-g", "-UNDEBUG"],
     "asan": [
-        "-O1",
+        "-O0",
         "-g1",
         "-UNDEBUG",
         "-fsanitize=address,undefined",
@@ -279,12 +280,19 @@ class Build(build_ext):
     """Asks the system for its facilities, and says what is done."""
 
     def run(self):
-        if self.inplace or self.editable_mode:  # else pip makes every module anew, in a temporary folder
-            self.build_lib = f"build/inplace.{self.plat_name}-{sys.implementation.cache_tag}"
-            self.build_temp = f"{self.build_lib}.objects"
+        wanted = self.build_lib
+        # what is there is not compiled again, for a wheel neither
+        self.build_lib = f"build/native.{self.plat_name}-{sys.implementation.cache_tag}"
+        self.build_temp = f"{self.build_lib}.objects"
         super().run()
         if self.inplace:
             self.remove_others()
+            return
+        made = [self.get_ext_fullpath(each.name) for each in self.extensions]
+        self.build_lib = wanted
+        for path, each in zip(made, self.extensions, strict=True):
+            self.mkpath(os.path.dirname(self.get_ext_fullpath(each.name)))
+            self.copy_file(path, self.get_ext_fullpath(each.name))
 
     def build_extensions(self):
         for header, remedy in HEADERS.items():
@@ -297,6 +305,9 @@ class Build(build_ext):
         self.extensions[:] = [each for each in self.extensions if has.get(OPTIONAL.get(each.name), True)]
         text = "".join(f"#define SYNCLESS_{facility} {int(found)}\n" for facility, found in has.items())
         text += f"/* {kind}{' portable' if portable else ''}, {' '.join(flags)} */\n"
+        version = subprocess.run([*self.compiler.compiler_so, "--version"], capture_output=True, text=True)
+        compiler = version.stdout.partition("\n")[0]
+        text += f"/* {compiler}, {' '.join(platform.libc_ver())}, greenlet {greenlet.__version__} */\n"
         text += f"/* with -O1: {' '.join(sorted(RARELY_RUN))} */\n"
         config = pathlib.Path(self.build_temp, "syncless_config.h")
         if not config.exists() or config.read_text() != text:

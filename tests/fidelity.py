@@ -62,7 +62,7 @@ def main() -> int:
     parser.add_argument(
         "--peer", default="syncless", choices=["syncless", "gevent"], help="whose patch (default: ours)"
     )
-    parser.add_argument("--jobs", type=int, default=1, help="modules at a time (default 1)")
+    parser.add_argument("-j", "--jobs", type=int, default=1, help="modules at a time (default 1)")
     parser.add_argument("--test-seconds", type=float, default=60, help="that a test may take (default 60)")
     parser.add_argument("--seconds", type=float, default=600, help="that a module may take (default 600)")
     parser.add_argument(

@@ -107,13 +107,13 @@ def build(tmp_path):
     # the copies are of now, whatever the time of the C files is
     shutil.copytree(ROOT / "build" / "cython", tree / "build" / "cython", copy_function=shutil.copyfile)
 
-    def run(missing="nothing.h", **environment):
+    def run(missing="nothing.h", *, inplace=True, **environment):
         compiler = tmp_path / "cc"
         compiler.write_text(COMPILER.format(missing=missing, log=log))
         compiler.chmod(0o755)
         log.write_text("")
         done = subprocess.run(
-            [sys.executable, "-c", SETUP, "--quiet", "build_ext", "--inplace"],
+            [sys.executable, "-c", SETUP, "--quiet", "build_ext", *["--inplace"] * inplace],
             capture_output=True,
             text=True,
             timeout=60,

@@ -38,10 +38,11 @@ for _ in range(3):
 
 def watch(sleep):
     for _ in range(4000):
-        if megabytes() - before < (most - before) / 2:
+        now = megabytes()
+        if now - before < 0.6 * (most - before):
             break
         sleep(0.01)
-    print(before, most, megabytes(), flush=True)
+    print(before, most, now, flush=True)
     os._exit(0)
 
 if {busy}:

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import io
 import json
+import logging
 import random
 import socket
 import sys
@@ -59,6 +60,8 @@ class Psycopg(PostgreSQL):
     def __init__(self, port):
         import psycopg
 
+        # it warns of a pipeline whose connection was closed, as when a cancel takes more than its second
+        logging.getLogger("psycopg").setLevel(logging.ERROR)
         self.error = psycopg.Error
         self.port = port
         self.connect = lambda: psycopg.connect(f"host=127.0.0.1 port={port} user=postgres", autocommit=True)
