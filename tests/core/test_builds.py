@@ -160,6 +160,10 @@ def test_build_makes_what_is_not_up_to_date(build, tmp_path):
     for folder, suffix in (("", ".pyx"), ("build/cython", ".c")):  # the second is what Cython would do
         (tmp_path / "tree" / folder / "syncless/_core/poll/epoll").with_suffix(suffix).touch()
     assert build()[1] == 1 and build()[1] == 0
+    assert build(inplace=False)[1] == 0  # as for a wheel
+    tree, lib = tmp_path / "tree", next((tmp_path / "tree" / "build").glob("lib.*"))
+    there = {path.relative_to(tree) for path in (tree / "syncless").rglob("*.so")}
+    assert there and {path.relative_to(lib) for path in lib.rglob("*.so")} == there
 
 
 @pytest.mark.parametrize(
