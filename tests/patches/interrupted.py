@@ -324,27 +324,82 @@ def other_ways(driver):
     return late(driver, [driver.connect() for _ in asks], asks)
 
 
-def request(driver):
-    """The status of one that is late, what is left of its query, and whether the log names it."""
+def refused(application, seconds=0.2):
+    """The status of a request that is late, after one that may connect, and what the server logs."""
     from http.client import HTTPConnection
 
     from syncless.wsgi import Server
 
+    errors = io.StringIO()
+    server = Server(application, port=0, request_seconds=seconds, error_log=errors)
+    server.start()
+    with contextlib.closing(HTTPConnection(*server.address[:2])) as client:
+        for path in ("/connect", "/"):
+            client.request("GET", path)
+            answer = client.getresponse()
+            answer.read()
+    server.stop()
+    return answer.status, errors.getvalue()
+
+
+def request(driver):
+    """The status of one that is late, what is left of its query, and whether the log names it."""
     connection = driver.connect()
 
     def app(environ, start_response):
-        driver.ask(connection, 0, LONG)
+        if environ["PATH_INFO"] == "/":
+            driver.ask(connection, 0, LONG)
+        start_response("204 No Content", [])
+        return []
 
-    errors = io.StringIO()
-    server = Server(app, port=0, request_seconds=0.2, error_log=errors)
-    server.start()
-    with contextlib.closing(HTTPConnection(*server.address[:2])) as client:
-        client.request("GET", "/")
-        status = client.getresponse().status
-    running = still_running(driver)
-    server.stop()
-    named = driver.asked.format(0, LONG) in errors.getvalue()
+    status, log = refused(app)
+    running, named = still_running(driver), driver.asked.format(0, LONG) in log
     return {"status": status, "running": running, "usable": is_usable(driver, connection), "named": named}
+
+
+def request_by_asyncpg(driver):
+    """The same of an ASGI application."""
+    import asyncpg
+
+    connections = []
+
+    async def app(scope, receive, send):
+        assert scope["type"] == "http"
+        if not connections:
+            where = {"host": "127.0.0.1", "port": driver.port, "user": "postgres"}
+            connections.append(await asyncpg.connect(**where))
+        else:
+            try:
+                await connections[0].fetchval(driver.asked.format(0, LONG))
+            finally:
+                await connections[0].close()
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    status, log = refused(app, 1)
+    return {"status": status, "running": still_running(driver), "named": driver.asked.format(0, LONG) in log}
+
+
+def request_by_django(driver):
+    """The same of a cursor of Django."""
+    import django
+    from django.conf import settings
+    from django.db import connection
+
+    database = {"ENGINE": "django.db.backends.postgresql", "HOST": "127.0.0.1", "PORT": driver.port}
+    settings.configure(DATABASES={"default": database | {"USER": "postgres", "NAME": "postgres"}})
+    django.setup()
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/":
+            with contextlib.closing(connection), connection.cursor() as cursor:
+                cursor.execute(driver.asked.format(0, LONG))
+        connection.ensure_connection()  # is the second request's, too, which has the same slot
+        start_response("204 No Content", [])
+        return []
+
+    status, log = refused(app, 1)
+    return {"status": status, "running": still_running(driver), "named": driver.asked.format(0, LONG) in log}
 
 
 def coroutines(driver, count=20):

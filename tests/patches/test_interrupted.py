@@ -57,6 +57,13 @@ def test_query_of_a_request_whose_time_is_over_ends_on_the_server(name, port_of)
     assert told == {"status": 503, "running": 0, "usable": True}
 
 
+@pytest.mark.parametrize("library", ["asyncpg", "django"])
+def test_so_does_one_that_a_library_asks_and_it_is_named(library, port_of):
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed: pip install --group clients")
+    assert run(port_of, "psycopg", f"request_by_{library}") == {"status": 503, "running": 0, "named": True}
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout() came with Python 3.11")
 def test_query_of_a_cancelled_coroutine_ends_on_the_server(port_of):
     if importlib.util.find_spec("asyncpg") is None:
