@@ -11,7 +11,7 @@ import pytest
 from tests.patches.interrupted import DRIVERS
 from tests.programs import SLOW
 
-QUERIES = int(os.environ.get("SYNCLESS_TEST_QUERIES", "1000"))
+QUERIES = int(os.environ.get("SYNCLESS_TEST_QUERIES", "3000"))
 """Of a long storm; `make storm` has more of them."""
 
 
