@@ -270,8 +270,8 @@ def main() -> int:
         left = len(chosen) - chosen.index(name) - 1
         say(f"{name}: done after {time.monotonic() - started:.0f} s, {left} experiments left")
         if watch:
-            ours = EXPERIMENTS[name].ours if name in EXPERIMENTS else ()
-            result["conditions"] = watch.end(result, ours)
+            one = EXPERIMENTS.get(name)
+            result["conditions"] = watch.end(result, one.ours, one.agrees) if one else watch.end(result)
             reasons = quiet.refusals(result["conditions"])
             reasons += ["only some peers were measured"] if options.peers and name in EXPERIMENTS else []
         if watch and not reasons:

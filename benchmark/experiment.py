@@ -34,6 +34,8 @@ class Experiment:
     """peer -> the row of ours that does the same work, where not all do"""
     rates: dict[str, float] = field(default_factory=dict)
     """peer -> how many times its requests/s we want at least, where waiting is what bounds it"""
+    agrees: str = "cpu_us"
+    """Of a round of ours: what must agree with that of the others; "p99" where the load has a fixed rate"""
     note: str = ""
     """A sentence below the table"""
 

@@ -251,6 +251,7 @@ EXPERIMENTS = {
                 f"held {way}",
                 ("syncless", STANDBY, "granian", "gunicorn, gthread", "gevent"),
                 lambda server, scale: held(server, scale.seconds),
+                agrees="p99",
             )
             for way, language in (("c", "C"), ("python", "Python"))
         ),
@@ -261,6 +262,7 @@ EXPERIMENTS = {
             ("syncless, two threads stand by", STANDBY, "granian", "gunicorn, gthread"),
             lambda server, scale: held(server, scale.seconds, 50),
             ours=("syncless, two threads stand by",),
+            agrees="p99",
         ),
         Experiment(
             "held-idle",

@@ -19,7 +19,7 @@ MOST_LOAD = 0.2
 MOST_STEAL = 0.02
 """Part of the run's CPU time that the hypervisor may give to other machines."""
 MOST_SPREAD = 1.5
-"""The most CPU time per request of a row of ours, as a multiple of its least."""
+"""The most CPU time per request of a row of ours, or the longest latency, as a multiple of its least."""
 STAT = pathlib.Path("/proc/stat")
 
 
@@ -60,15 +60,17 @@ class Watch:
         others = self._began.since(before)
         self.load_before = others.part(others.used + others.stolen) * others.processors
 
-    def end(self, result: dict[str, Any], ours: tuple[str, ...] = ()) -> dict[str, float]:
-        """What is kept with the result. `ours`: the rows whose rounds must agree."""
+    def end(
+        self, result: dict[str, Any], ours: tuple[str, ...] = (), agrees: str = "cpu_us"
+    ) -> dict[str, float]:
+        """What is kept with the result. `ours`: the rows whose rounds must agree in what `agrees` names."""
         run = self._times().since(self._began)
         found = {"load_before": round(self.load_before, 3), "steal": round(run.part(run.stolen), 4)}
         rounds = [
             result["peers"][name]["rounds"] for name in ours if "rounds" in result["peers"].get(name, ())
         ]
         if rounds:
-            found["spread"] = round(max(spread([one["cpu_us"] for one in each]) for each in rounds), 3)
+            found["spread"] = round(max(spread([(one | one["latency_ms"])[agrees] for one in each]) for each in rounds), 3)
         return found
 
 

@@ -1,5 +1,6 @@
 """A run of the benchmark is recorded on a quiet machine only; figures in prose are those of the tables."""
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -94,6 +95,13 @@ def test_run_that_would_mislead_is_not_recorded(run, capsys, stats, cpu_us, argu
     status, result = run(stats, cpu_us, *arguments)
     assert status == 1 and result is None
     assert said in capsys.readouterr().err
+
+
+def test_rounds_under_a_fixed_rate_agree_in_their_latency(run, monkeypatch):
+    other = dataclasses.replace(EXPERIMENTS["wsgi-hello"], agrees="p99")
+    monkeypatch.setitem(EXPERIMENTS, "wsgi-hello", other)
+    status, result = run(looks(), [10.0, 30.0])
+    assert status == 0 and result["conditions"]["spread"] == 1
 
 
 def test_run_goes_on_where_an_earlier_one_has_ended(run, monkeypatch):
