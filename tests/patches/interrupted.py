@@ -115,7 +115,9 @@ class Pg8000(PostgreSQL):
         import pg8000.dbapi
 
         self.error = pg8000.dbapi.Error
-        self.connect = lambda: pg8000.dbapi.connect("postgres", host="127.0.0.1", port=port)
+        # else each connection reads all certificates of the system
+        plain = {"host": "127.0.0.1", "port": port, "ssl_context": False}
+        self.connect = lambda: pg8000.dbapi.connect("postgres", **plain)
 
     def is_open(self, connection):
         return connection._sock is not None
@@ -233,11 +235,12 @@ class SQLAlchemy(PostgreSQL):
     """Each query is made on a connection of a QueuePool."""
 
     url = "postgresql+psycopg://postgres@127.0.0.1:{}/postgres"
+    options: dict[str, object] = {}
 
     def __init__(self, port):
         import sqlalchemy
 
-        engine = sqlalchemy.create_engine(self.url.format(port), pool_size=100)
+        engine = sqlalchemy.create_engine(self.url.format(port), pool_size=100, connect_args=self.options)
         self.error, self.text, self.open = sqlalchemy.exc.DBAPIError, sqlalchemy.text, engine.connect
         self.connect = lambda: SimpleNamespace(closed=False, rollback=lambda: None, close=engine.dispose)
 
@@ -252,6 +255,7 @@ class SQLAlchemyPsycopg2(SQLAlchemy):
 
 class SQLAlchemyPg8000(SQLAlchemy):
     url = "postgresql+pg8000://postgres@127.0.0.1:{}/postgres"
+    options = {"ssl_context": False}
 
     def __init__(self, port):
         leave_unmade_connections()
