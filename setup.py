@@ -305,9 +305,11 @@ class Build(build_ext):
         self.extensions[:] = [each for each in self.extensions if has.get(OPTIONAL.get(each.name), True)]
         text = "".join(f"#define SYNCLESS_{facility} {int(found)}\n" for facility, found in has.items())
         text += f"/* {kind}{' portable' if portable else ''}, {' '.join(flags)} */\n"
-        version = subprocess.run([*self.compiler.compiler_so, "--version"], capture_output=True, text=True)
-        compiler = version.stdout.partition("\n")[0]
-        text += f"/* {compiler}, {' '.join(platform.libc_ver())}, greenlet {greenlet.__version__} */\n"
+        compiler = self.compiler.compiler_so
+        told = subprocess.run([*compiler, "--version"], capture_output=True, text=True)
+        version = told.stdout.partition("\n")[0]
+        text += f"/* {' '.join(compiler)}: {version} */\n"
+        text += f"/* {' '.join(platform.libc_ver())}, greenlet {greenlet.__version__} */\n"
         text += f"/* with -O1: {' '.join(sorted(RARELY_RUN))} */\n"
         config = pathlib.Path(self.build_temp, "syncless_config.h")
         if not config.exists() or config.read_text() != text:
