@@ -75,7 +75,8 @@ def extension(folder):
 def path(request, tmp_path_factory):
     """The library, bound at each first call; or when it is loaded, into read-only pages."""
     folder = tmp_path_factory.mktemp("native")
-    return build(folder, f"libwaits{request.param[:3]}.so", f"-Wl,-z,{request.param}")
+    # tests may run in an order that needs it again, and what was loaded before is still found by its name
+    return build(folder, f"lib{folder.name}{request.param[:3]}.so", f"-Wl,-z,{request.param}")
 
 
 @pytest.fixture
