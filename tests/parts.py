@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 from tests.__main__ import MOST_FLAKY, processors
 
@@ -225,6 +226,16 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+@contextlib.contextmanager
+def ended_at_last() -> Iterator[None]:
+    """Ends what still runs after SIGTERM or Ctrl-C; the pool would wait for it."""
+    try:
+        yield
+    finally:
+        for process in list(running):
+            end(process)
+
+
 began = time.monotonic()
 
 
@@ -236,7 +247,7 @@ def run_all(parts: list[Part]) -> list[Result]:
     """Each part in the order of the list, those that are not alone beside one another."""
     results = {part.name: Result(part) for part in parts}
     waiting = list(parts)
-    with concurrent.futures.ThreadPoolExecutor(processors()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(processors()) as pool, ended_at_last():
         tasks: dict[concurrent.futures.Future[Result], Part] = {}
         while waiting or tasks:
             while waiting:
@@ -288,11 +299,7 @@ def main(arguments: list[str]) -> int:
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        results = run_all(parts)
-    finally:
-        for process in list(running):
-            end(process)
+    results = run_all(parts)
     flaky = {test: log for each in results for test, log in each.flaky.items()}
     print("", table(results), *(f"flaky: {test}, see {log}" for test, log in flaky.items()), "", sep="\n")
     counts = sum((each.counts for each in results), collections.Counter[str]())

@@ -3,12 +3,14 @@
 import collections
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from tests import parts
+from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -168,6 +170,23 @@ def test_part_is_ended_when_its_time_is_over(checked, monkeypatch):
     monkeypatch.setattr(parts, "SECONDS", 0.1)
     status, said = checked(part("endless", "sleep 3600"))
     assert status == 1 and "it took longer than" in said
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
+def test_parts_end_with_the_program(tmp_path, number, status):
+    program = f"""
+import signal
+from tests import parts
+signal.signal(signal.SIGINT, signal.default_int_handler)
+parts.PARTS = [parts.Part("endless", "for a test", "echo begun; exec sleep 3600", after=())]
+parts.LOGS = parts.pathlib.Path({str(tmp_path)!r})
+parts.main([])
+"""
+    running = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.DEVNULL)
+    log = tmp_path / "endless.log"
+    assert eventually(lambda: log.exists() and log.read_text() == "begun\n")
+    running.send_signal(number)
+    assert running.wait(60) == status
 
 
 def test_names_of_parts_are_different_and_the_gate_has_what_it_needs():
