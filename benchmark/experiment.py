@@ -35,7 +35,8 @@ class Experiment:
     rates: dict[str, float] = field(default_factory=dict)
     """peer -> how many times its requests/s we want at least, where waiting is what bounds it"""
     agrees: str = "cpu_us"
-    """Of a round of ours: what must agree with that of the others; "p99" where the load has a fixed rate"""
+    """Of a round of ours: what must agree with that of the others; "p99" where the load has a fixed rate, or
+    takes a few hundredths of a second of CPU time"""
     note: str = ""
     """A sentence below the table"""
 

@@ -352,6 +352,7 @@ EXPERIMENTS = {
             "hello",
             BACKLOGS,
             lambda server, scale: burst(server, 1000),
+            agrees="p99",
         ),
         Experiment(
             "slowlog",
