@@ -1,7 +1,8 @@
 """The parts of what is checked: ``python3 -m tests.parts``. Needs nothing but Python.
 
 `.ci/run` runs the parts of the gate. `make check` runs every part, and `make check FROM=part` goes on at
-one of them. Parts run beside one another unless they are alone. A part that fails does not stop the others.
+one of them. Parts run beside one another unless they are alone. Those that are aside take what time of the
+processors the others leave. A part that fails does not stop the others.
 At the end stands a table. The status is 1 if a part failed, or if all parts together have more flaky tests
 than one run of tests may have (``python -m tests``).
 """
@@ -61,9 +62,20 @@ class Part:
     """Of bash, in the root of the repository; the first that fails ends the part."""
     gate: bool = False
     alone: bool = False
-    """Nothing else runs beside it."""
+    """Nothing else runs beside it, but one that is aside."""
+    aside: bool = False
+    """It has the lowest priority, and measures nothing."""
     after: tuple[str, ...] = ("build",)
     """Parts without which it cannot run."""
+
+
+ROOT = f"""
+    mkdir -p build
+    exec 9>build/root.lock && flock 9 # two parts may want to make it
+    [ -e build/root/.made ] || .ci/root make build/root || exit {SKIPPED}
+    exec 9>&-
+"""
+"""Commands: there is a root of Debian's unstable suite."""
 
 
 def interpreter(version: str) -> str:
@@ -81,16 +93,13 @@ def on_python(version: str, *arguments: str) -> str:
     return f"""
         {interpreter(version)}
         run=
-        if [ -z "$python" ] && [[ {version} = 3.1[45] ]]; then # of Debian's unstable suite
-            mkdir -p build
-            exec 9>build/root.lock && flock 9 # two parts may want to make it
-            [ -e build/root/.made ] || .ci/root make build/root || exit {SKIPPED}
-            exec 9>&-
+        if [ -z "$python" ] && [[ {version} = 3.1[45] ]]; then
+            {ROOT}
             run=".ci/root in build/root" python=python{version}
         fi
         [ -n "$python" ] || {{ echo "there is no Python {version} here"; exit {SKIPPED}; }}
         with=(VENV=.venv-{version} PYTHON="$python")
-        SYNCLESS_BUILD=debug $run make .venv-{version}/.tested "${{with[@]}}"
+        CFLAGS=-g0 SYNCLESS_BUILD=debug $run make .venv-{version}/.tested "${{with[@]}}"
         $run make test "${{with[@]}}" ARGS="-m 'not slow and not realtime' {" ".join(arguments)}"
     """
 
@@ -109,13 +118,26 @@ WHEEL = """
 
 PARTS = [
     Part(
+        "root",
+        f"Python {NEWEST} of Debian, if there is no other",
+        f"""
+            {interpreter(NEWEST)}
+            [ -z "$python" ] || {{ echo "there is $python"; exit {SKIPPED}; }}
+            {ROOT}
+        """,
+        gate=True,
+        aside=True,
+        after=(),
+    ),
+    Part(
         "build",
         "the package, and what the tests need",
-        "make -j2 .venv/.compiled .venv/.clients; make .venv/.built",
+        "make -j2 .venv/.compiled .venv/.clients; make .venv/.built .venv/.linted",
         gate=True,
         alone=True,
         after=(),
     ),
+    Part("lint", "style and types", "make lint", gate=True, aside=True),
     Part("test", "all tests that are not slow", "make test", gate=True, alone=True),
     Part("oldest", f"what differs between Pythons, on {OLDEST}", on_python(OLDEST, *SELECTION), gate=True),
     Part("newest", f"the same on {NEWEST}", on_python(NEWEST, *SELECTION), gate=True),
@@ -127,7 +149,6 @@ PARTS = [
         "make fidelity ARGS='-j3 --quick'",
         gate=True,
     ),
-    Part("lint", "style and types", "make lint", gate=True),
     Part(
         "slow",
         "the tests that are marked slow, with other releases of greenlet",
@@ -185,7 +206,7 @@ def run(part: Part) -> Result:
     processes = {} if part.alone else {"SYNCLESS_TEST_PROCESSES": str(processors() * 3 // 2)}
     with result.log.open("wb") as log:
         process = subprocess.Popen(
-            ["bash", "-euo", "pipefail", "-c", part.commands],
+            [*(["nice", "-n", "19"] if part.aside else []), "bash", "-euo", "pipefail", "-c", part.commands],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -247,25 +268,34 @@ def run_all(parts: list[Part]) -> list[Result]:
     """Each part in the order of the list, those that are not alone beside one another."""
     results = {part.name: Result(part) for part in parts}
     waiting = list(parts)
-    with concurrent.futures.ThreadPoolExecutor(processors()) as pool, ended_at_last():
+    with concurrent.futures.ThreadPoolExecutor(processors() + 1) as pool, ended_at_last():
         tasks: dict[concurrent.futures.Future[Result], Part] = {}
         while waiting or tasks:
-            while waiting:
-                part = waiting[0]
+            for part in list(waiting):
+                if not may_begin(part, list(tasks.values()), waiting[: waiting.index(part)]):
+                    continue
+                waiting.remove(part)
                 if any(
                     results[name].outcome in ("FAILED", "not run") for name in part.after if name in results
                 ):
-                    say(f"{waiting.pop(0).name}: not run, because {' and '.join(part.after)} failed")
-                elif not tasks or not (part.alone or len(tasks) >= processors()):
-                    tasks[pool.submit(run, waiting.pop(0))] = part
-                    if part.alone:
-                        break
+                    say(f"{part.name}: not run, because {' and '.join(part.after)} failed")
                 else:
-                    break
+                    tasks[pool.submit(run, part)] = part
             done, _ = concurrent.futures.wait(tasks, return_when=concurrent.futures.FIRST_COMPLETED)
             for task in done:
                 results[tasks.pop(task).name] = task.result()
     return list(results.values())
+
+
+def may_begin(part: Part, beside: list[Part], ahead: list[Part]) -> bool:
+    """`beside`: those that run; `ahead`: those before it that have not begun."""
+    if any(other.name in part.after for other in (*beside, *ahead)):
+        return False
+    if part.aside:
+        return not any(other.aside for other in beside)
+    others = [other for other in beside if not other.aside]
+    alone = part.alone or any(other.alone for other in others)
+    return all(other.aside for other in ahead) and len(others) < (1 if alone else processors())
 
 
 def table(results: list[Result]) -> str:

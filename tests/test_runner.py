@@ -189,6 +189,18 @@ parts.main([])
     assert running.wait(60) == status
 
 
+def test_parts_that_are_aside_run_beside_those_that_are_alone(checked):
+    """One of them at a time. Those that wait for one another would never end if they did not run at once."""
+    wait = "until [ -e {} ]; do sleep 0.02; done"
+    status, said = checked(
+        part("aside", f"touch a; {wait.format('b')}; touch ended", aside=True),
+        part("alone", f"{wait.format('a')}; touch b; {wait.format('c')}; touch over", alone=True),
+        part("second", "[ -e ended ]; touch c", aside=True),
+        part("last", "[ -e over ]"),
+    )
+    assert status == 0, said
+
+
 def test_names_of_parts_are_different_and_the_gate_has_what_it_needs():
     assert max(collections.Counter(each.name for each in parts.PARTS).values()) == 1
     gate = {each.name for each in parts.PARTS if each.gate}
