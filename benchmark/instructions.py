@@ -5,7 +5,7 @@ the second time with twice the requests. The difference divided by the additiona
 The client sends one piece at a time and reads the answer, so each piece needs a poll. The figures are higher
 than those of a server that finds many requests ready, but they are exact. ``keepalive+counted`` is the load
 with requests counted as for metrics, ``keepalive+logged`` with the access log, ``keepalive+asgi`` with ASGI,
-``keepalive+standby`` with the patch and a thread that stands by.
+``keepalive+patched`` with the patch, ``keepalive+standby`` with the patch and a thread that stands by.
 ``--tree`` counts another built checkout, to compare a change with the state before it.
 ``make bench ARGS=instructions`` counts the loads that have a budget, and fails if one needs more.
 """

@@ -248,6 +248,7 @@ def named(name, sleep=time.sleep):
     return {
         "hello": lambda: hello,
         "logged": lambda: hello,
+        "patched": lambda: hello,
         "http2": lambda: hello,
         "http2 tls": lambda: hello,
         "http2 big": lambda: big,

@@ -1,6 +1,6 @@
 """syncless: run_syncless.py PORT APPLICATION [WORKERS [ACCESS LOG [STANDBY THREADS]]]; "logged" is hello with
 the access log on stdout, "counted" is hello whose requests are counted as for metrics, without the thread
-that reads the counts"""
+that reads the counts, "patched" is hello under the patch"""
 
 import os
 import sys
@@ -27,7 +27,7 @@ else:
         workers=workers,
         preload=True,
         access_log=log,
-        patch=standby > 0 or name == "database",
+        patch=standby > 0 or name in ("database", "patched"),
         standby_threads=standby,
         http2="cleartext" if name.startswith("http2") else "off",
         certfile=os.environ.get("CERTFILE"),

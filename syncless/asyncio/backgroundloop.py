@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -24,6 +24,9 @@ T = TypeVar("T")
 
 _background: WeakKeyDictionary[Loop, BackgroundLoop] = WeakKeyDictionary()
 """The engine's loop of a thread -> the asyncio loop that always runs on it."""
+
+told_of: WeakKeyDictionary[Loop, Callable[[], None]] = WeakKeyDictionary()
+"""Called when that thread has its first one."""
 
 
 class BackgroundLoop(EventLoop):
@@ -100,6 +103,8 @@ def background_loop() -> BackgroundLoop:
     loop = _background.get(current_loop())
     if loop is None or loop.is_closed():
         loop = _background[current_loop()] = BackgroundLoop()
+        if told_of and (tell := told_of.pop(current_loop(), None)) is not None:
+            tell()
     return loop
 
 

@@ -41,7 +41,7 @@ from syncless._core.calls.portable cimport accept_connection  # no-cython-lint: 
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport FdEntry, Loop, Watcher
 from syncless._core.poll.now cimport is_ready
-from syncless._core.poll.poller cimport READ
+from syncless._core.poll.poller cimport READ, PollEvent
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.threadloop cimport get_loop
 from syncless._core.timers cimport timer_init
@@ -400,6 +400,7 @@ cdef class Acceptor(Watcher):
 
 
 cdef enum:
+    READY_AT_ONCE = 256
     AGAIN = 2500000         # ns between two looks at a loop that is held, or may be
     SELDOM = 50000000       # ns after which the active side looks again at one that is held and not active
 
@@ -476,25 +477,59 @@ cdef int move(Connection old, Listener source, Listener target) except -1:
     return target.flusher.add(new) if has_unsent(&new.stream) else 0    # may send now, and close it
 
 
+cdef int add_ready(Loop loop, list found, int most) except -1:
+    """Connections of which the loop has an event, or would have one if it polled. It still gets it: what is
+    asked for here is armed anew."""
+    cdef PollEvent events[READY_AT_ONCE]
+    cdef PollEvent* event
+    cdef FdEntry* entry
+    cdef int i, n, _
+    for i in range(loop.event_pos, loop.event_count):
+        add_watcher(loop, loop.events[i].fd, found)
+    if loop.polling:
+        return 0                                        # it looks itself
+    for _ in range(most // READY_AT_ONCE + 1):
+        n = loop.poller.wait(events, READY_AT_ONCE, 0)
+        for i in range(n):
+            event = &events[i]
+            entry = loop.fds.entry(event.fd)
+            if entry.gen == event.gen and entry.armed:
+                loop.poller.arm(event.fd, entry.gen, entry.armed)
+                add_watcher(loop, event.fd, found)
+        if n < READY_AT_ONCE:
+            break
+    loop.poller.wake()                                  # or it would miss what woke it
+    return 0
+
+
+cdef int add_watcher(Loop loop, int fd, list found) except -1:
+    cdef PyObject* watcher = loop.fds.entry(fd).watcher
+    if watcher != NULL and type(<object> watcher) is Connection:
+        found.append(<object> watcher)
+    return 0
+
+
 def take(Listener source not None, Listener target not None, int most = 0) -> int:
     """Moves the connections between two requests from one listener to another of the same socket, in whose
-    thread it is called. `most`: of those, the ones whose times began last; 0 for all. Returns how many it has
-    moved; -1 if that cannot be done now.
+    thread it is called. `most`: of those, the ones of which bytes have come, then those whose times began
+    last; 0 for all. Returns how many it has moved; -1 if that cannot be done now.
 
     Fact: the kernel takes 5 to 10 us to take a descriptor out of one epoll and into another. Danger: with
-    10,000 idle connections nobody would be served for 100 ms. Decision: the caller moves some, those that
-    were active last, and serves them before it moves more (tests/wsgi/test_standby.py)."""
-    cdef list found = []
+    10,000 idle connections nobody would be served for 100 ms. Decision: the caller moves some, and serves
+    them before it moves more (tests/wsgi/test_standby.py)."""
+    cdef list found = [], idle = []
     cdef Loop loop = source.loop
     cdef Connection connection
     cdef DeadlineNode* node
     cdef int kind, fd, moved = 0
     if not is_whole(loop):
         return -1
+    if most:
+        add_ready(loop, found, most)
     for kind in (HEAD_DEADLINE, GREETING_DEADLINE, IDLE_DEADLINE):
         node = source.deadlines.last(kind)
-        while node != NULL and not (most and len(found) >= most):
-            found.append(<object> node.place.owner)
+        while node != NULL and not (most and len(idle) >= most):
+            idle.append(<object> node.place.owner)
             node = <DeadlineNode*> node.place.before
     for fd in range(loop.fds.capacity):                 # those that wait for a turn have none
         if loop.fds.entries[fd].watcher != NULL:
@@ -502,14 +537,26 @@ def take(Listener source not None, Listener target not None, int most = 0) -> in
             if type(watcher) is Connection and (<Connection> watcher).deadline.kind == NO_DEADLINE:
                 found.append(watcher)
     if not most:
-        found.reverse()                                 # each goes to the end of its list then
+        idle.reverse()                                  # each goes to the end of its list then
+    found += idle
     for connection in found:
-        if not is_whole(loop):
+        if not is_whole(loop) or most and moved == most:
             break
         if is_between_requests(connection, source):
             move(connection, source, target)
             moved += 1
     return moved
+
+
+def bring(Connection connection not None, Listener target not None) -> bool:
+    """As take(), for one that waits because the application of its own listener cannot answer it. False: it
+    cannot be moved yet."""
+    cdef Listener source = connection.listener
+    if connection.phase == CLOSED:                      # or it has moved already
+        return True
+    if not is_whole(source.loop) or not is_between_requests(connection, source):
+        return False
+    return move(connection, source, target) == 0
 
 
 def join(Listener first not None, Listener other not None) -> None:
