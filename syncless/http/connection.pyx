@@ -232,7 +232,7 @@ cdef class Connection(Watcher):
         cdef int left = listener.limits.pipelined
         if self.phase == GREETING:
             self.greet(loop)                    # a PROXY header, a TLS handshake
-        while self.phase == READING and not (self.closing or self.leaves) and keeps_up(&self.stream):
+        while self.phase == READING and not self.closing and keeps_up(&self.stream):
             if left == 0:
                 return loop.push(self)          # others get a turn
             left -= 1
@@ -424,9 +424,10 @@ cdef class Connection(Watcher):
     cdef int leave(self) except -1:
         """Another thread has the application for its bytes, and will take it. It has no deadline until then:
         that one may be held."""
-        self.listener.deadlines.stop(&self.deadline)
-        self.leaves = True
-        self.listener.send_away(self)
+        if not self.leaves:
+            self.listener.deadlines.stop(&self.deadline)
+            self.leaves = True
+            self.listener.send_away(self)
         return 0
 
     # -- running it ------------------------------------------------------------------------------------------
@@ -515,9 +516,7 @@ cdef class Connection(Watcher):
     cdef int wait_for_client(self, Loop loop) except -1:
         """Nothing more to do now: the next event makes it go on, with the deadline that fits."""
         cdef int kind
-        if self.leaves:
-            return 0
-        if self.closing or self.stream.stalled:
+        if self.closing or self.stream.stalled or self.leaves:
             return self.read_away(loop) if self.closing and self.unread else 0
         if self.deadline.kind != HEAD_DEADLINE:         # a new connection keeps the one of its first head
             kind = HEAD_DEADLINE if self.stream.inbox.size else IDLE_DEADLINE
