@@ -112,7 +112,7 @@ WHEEL = """
     .ci/wheels "$empty/tools/bin/python" "$empty"
     git ls-files -z | grep -zv '^syncless/' | xargs -0 cp --parents -t "$empty"
     cd "$empty"
-    PYTHONWARNINGS=ignore venv/bin/python -m pip install --quiet --group test
+    PYTHONWARNINGS=ignore venv/bin/python -m pip install --quiet --no-compile --group test
     venv/bin/python -m tests tests/core tests/http -m 'not slow and not realtime'
 """
 
