@@ -75,15 +75,11 @@ def test_every_peer_is_compared_with_a_row_of_ours(name):
         assert rows or peer in experiment.ours or peer in experiment.same_work.values()
 
 
-JOINED_SINCE = {"wsgi-big": {"fastpysgi"}}
-"""Peers that the recorded run does not have."""
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_results_are_whole(name):
     result = json.loads((report.RESULTS / f"{name}.json").read_text())
     assert {"command", "date", "machine", "versions"} <= result.keys()
-    assert set(result["peers"]) == set(EXPERIMENTS[name].peers) - JOINED_SINCE.get(name, set())
+    assert set(result["peers"]) == set(EXPERIMENTS[name].peers)
     for peer, entry in result["peers"].items():
         if "absent" in entry:
             assert not peer.startswith(("syncless", "log:")) and entry["absent"]
@@ -135,9 +131,9 @@ def test_instructions_are_counted_and_repeat():
     runs = [subprocess.check_output(command, text=True, cwd=ROOT).split() for _ in range(2)]
     counts = [[int(count.replace(",", "")) for count in each[1::2]] for each in runs]
     assert all(500 < count < 50_000 for each in counts for count in each)
-    # how many requests a poll finds depends on what else runs
-    for first, second, share in zip(*counts, (0.5, 0.05), strict=True):
-        assert first == pytest.approx(second, rel=share)
+    # how much a poll finds, and how often there is one, depends on what else runs
+    for first, second in zip(*counts, strict=True):
+        assert first == pytest.approx(second, rel=0.5)
 
 
 def test_load_above_its_budget_is_named(monkeypatch, capsys):
