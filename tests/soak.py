@@ -22,6 +22,7 @@ one has taken over that many times; then the same with workers behind the proxie
 from __future__ import annotations
 
 import argparse
+import asyncio
 import ctypes
 import itertools
 import json
@@ -90,6 +91,20 @@ def application(environ, start_response):
     return [b"hello"]
 
 
+async def events(scope, receive, send):
+    """An ASGI application that is mounted beside the other one."""
+    body, more = b"", scope["type"] == "http"
+    while more:
+        event = await receive()
+        body += event.get("body", b"")
+        more = event.get("more_body")
+    if scope["type"] == "http":
+        await asyncio.sleep(random.random() / 200)
+        named = [(name, value) for name, value in scope["headers"] if name == b"x-count"]
+        await send({"type": "http.response.start", "status": 200, "headers": named})
+        await send({"type": "http.response.body", "body": body})
+
+
 def hold(seconds: float) -> None:
     """Waits in C without the interpreter's lock, or computes in Python."""
     if random.random() < 0.5:
@@ -113,7 +128,7 @@ def serve(folder: str, standby: int) -> None:
     server.Server = Watched
     stalls.STALL_MILLISECONDS = 10_000  # an import takes long under a sanitizer; a hang is longer
     server.serve(
-        application,
+        {"/asgi": events, "/": application} if standby else application,
         port=0,
         certfile=f"{folder}/cert.pem",
         keyfile=f"{folder}/key.pem",
@@ -141,6 +156,7 @@ class Soak:
     def __init__(self, seconds: float, seed: int, takeovers: int = 0):
         self.seconds = seconds
         self.takeovers = takeovers
+        self.mounted = ("/asgi/echo",) if takeovers else ()
         self.choose = random.Random(seed)
         self.counts: Counter[str] = Counter()
         self.numbers = itertools.count(1)
@@ -203,7 +219,7 @@ class Soak:
         while b"\r\n\r\n" not in buffer:
             buffer += more()
         head, _, buffer = buffer.partition(b"\r\n\r\n")
-        status, number = int(head[9:12]), (re.findall(rb"X-Count: (\d+)", head) or [b""])[0]
+        status, number = int(head[9:12]), (re.findall(rb"(?i)X-Count: (\d+)", head) or [b""])[0]
         if b"Transfer-Encoding: chunked" in head:
             while not buffer.endswith(b"0\r\n\r\n"):
                 buffer += more()
@@ -221,8 +237,9 @@ class Soak:
         them."""
         buffer = b""
         for number in range(self.choose.randint(1, 20)):
-            path = self.choose.choice(("/", "/sleep", "/echo", "/stream", "/big" if number % 7 == 0 else "/"))
-            body = os.urandom(self.choose.choice((0, 10, 5000, 200_000))) if path == "/echo" else b""
+            paths = ("/", "/sleep", "/echo", "/stream", "/big" if number % 7 == 0 else "/", *self.mounted)
+            path = self.choose.choice(paths)
+            body = os.urandom(self.choose.choice((0, 10, 5000, 200_000))) if "echo" in path else b""
             try:
                 (asked,) = self.ask(client, "POST", path, body=body)
                 answer, buffer = self.answer(client, buffer, asked)
@@ -233,7 +250,7 @@ class Soak:
                     self.counts["idle connections closed"] += 1
                     return
                 raise
-            assert path != "/echo" or answer == body, path
+            assert "echo" not in path or answer == body, path
             if self.choose.random() < 0.2:
                 syncless.sleep(self.choose.random() / 10)
 
@@ -245,7 +262,8 @@ class Soak:
         number = self.choose.randint(2, 40)
         with self.connect() as client:
             buffer = b""
-            for asked in self.ask(client, "GET", *["/sleep"] * number):
+            paths = [self.choose.choice(("/sleep", *self.mounted)) for _ in range(number)]
+            for asked in self.ask(client, "GET", *paths):
                 _, buffer = self.answer(client, buffer, asked)
 
     def tls_client(self) -> None:

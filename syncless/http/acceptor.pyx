@@ -548,6 +548,17 @@ def take(Listener source not None, Listener target not None, int most = 0) -> in
     return moved
 
 
+def bring(Connection connection not None, Listener target not None) -> bool:
+    """As take(), for one that waits because the application of its own listener cannot answer it. False: it
+    cannot be moved yet."""
+    cdef Listener source = connection.listener
+    if connection.phase == CLOSED:                      # or it has moved already
+        return True
+    if not is_whole(source.loop) or not is_between_requests(connection, source):
+        return False
+    return move(connection, source, target) == 0
+
+
 def join(Listener first not None, Listener other not None) -> None:
     """The two listen on one socket, in different threads: their limits are one account."""
     if first.siblings is None:

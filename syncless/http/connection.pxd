@@ -81,11 +81,13 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef uint8_t kept               # it has had a response and was not closed
     cdef uint8_t unread             # a part of a body was neither read by the application nor drained
     cdef uint8_t closing            # to be closed once all is sent
+    cdef uint8_t leaves             # another thread is going to take it
 
     # its life
     cdef int live(self, Loop loop) except -1
     cdef int greet(self, Loop loop) except -1
     cdef bint read_request(self, Loop loop) except -1
+    cdef int leave(self) except -1
     cdef int run_request(self, Loop loop) except -1
     cdef int carry(self, Loop loop) except -1
     cdef int wait_for_client(self, Loop loop) except -1

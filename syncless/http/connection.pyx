@@ -396,6 +396,9 @@ cdef class Connection(Watcher):
         elif used < 0:
             if listener.http2 is not None and (     # whoever has asked for it in the handshake must begin it
                     self.stream.layer != NULL or first_bytes(&self.stream, len(HTTP_2)) == HTTP_2):
+                if listener.send_away is not None:
+                    self.leave()
+                    return False
                 session = (<Sessions> listener.http2).begin(&incoming)
             if session is None:
                 self.refuse(loop, -used)
@@ -405,6 +408,8 @@ cdef class Connection(Watcher):
                 listener.deadlines.stop(&self.deadline)
         elif used > 0 and has_unsent(&self.stream):
             self.flush(loop)                    # comes back here when that is sent
+        elif used > 0 and listener.send_away is not None:
+            self.leave()
         elif used > 0:
             try:
                 (<Application> listener.application).pass_on(loop, &incoming)
@@ -415,6 +420,15 @@ cdef class Connection(Watcher):
         elif listener.all_held() > listener.buffers.budget:
             shed_slow_heads(listener)
         return False
+
+    cdef int leave(self) except -1:
+        """Another thread has the application for its bytes, and will take it. It has no deadline until then:
+        that one may be held."""
+        if not self.leaves:
+            self.listener.deadlines.stop(&self.deadline)
+            self.leaves = True
+            self.listener.send_away(self)
+        return 0
 
     # -- running it ------------------------------------------------------------------------------------------
 
@@ -502,7 +516,7 @@ cdef class Connection(Watcher):
     cdef int wait_for_client(self, Loop loop) except -1:
         """Nothing more to do now: the next event makes it go on, with the deadline that fits."""
         cdef int kind
-        if self.closing or self.stream.stalled:
+        if self.closing or self.stream.stalled or self.leaves:
             return self.read_away(loop) if self.closing and self.unread else 0
         if self.deadline.kind != HEAD_DEADLINE:         # a new connection keeps the one of its first head
             kind = HEAD_DEADLINE if self.stream.inbox.size else IDLE_DEADLINE

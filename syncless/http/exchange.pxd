@@ -157,5 +157,7 @@ cdef class MountedApplications(Application):
     cdef list prefixes              # bytes without the slash at the end, the longest first
     cdef list applications          # of the prefixes, then of the pages
     cdef dict pages                 # path -> index of its application
+    cdef readonly bint some_stay    # as `stays`, of one of them at least
+    cdef public bint away           # this is another thread: it does not answer for those
 
     cdef int choose(self, const char* data, const head* found) except -1

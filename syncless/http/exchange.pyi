@@ -52,6 +52,8 @@ class Application:
     def close(self) -> None: ...
 
 class MountedApplications(Application):
+    some_stay: bool
+    away: bool
     def __init__(
         self, mounts: Mapping[str, Application], pages: Mapping[str, Application], rest: Application
     ) -> None: ...

@@ -594,7 +594,8 @@ cdef class MountedApplications(Application):
         self.prefixes = [prefix.rstrip("/").encode() for prefix, _ in longest_first]
         self.applications = [application for _, application in longest_first]
         self.applications.append(rest)
-        self.stays = any(application.stays for application in self.applications)
+        self.stays = all(application.stays for application in self.applications)
+        self.some_stay = any(application.stays for application in self.applications)
         self.pages = {}
         for path, application in pages.items():
             self.pages[path.encode()] = len(self.applications)
@@ -602,7 +603,11 @@ cdef class MountedApplications(Application):
 
     cdef Exchange exchange(self, const Incoming* incoming):
         cdef int mount = self.choose(incoming.data, incoming.found)
-        cdef Exchange exchange = (<Application> self.applications[mount]).exchange(incoming)
+        cdef Application application = <Application> self.applications[mount]
+        cdef Exchange exchange
+        if self.away and application.stays:
+            return None
+        exchange = application.exchange(incoming)
         exchange.mount = mount
         return exchange
 

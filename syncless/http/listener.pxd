@@ -216,6 +216,7 @@ cdef class Listener:
     cdef limits limits
     cdef object certificates            # None, or a callable that gives the SSLContext for a new connection
     cdef public object http2            # None, or Sessions
+    cdef public object send_away        # None, or called with a connection that its application cannot answer
     cdef bint plain_http                # HTTP on a TLS port, told by its first byte
     cdef object trusted                 # None, or called with an address: its PROXY header and fields count
     cdef bint proxy_protocol            # trusted peers begin with a PROXY header

@@ -61,6 +61,7 @@ class Listener:
     counters: Counters | None
     quota: Quota | None
     http2: Sessions | None
+    send_away: Callable[[Any], object] | None
     def __init__(
         self,
         application: Application,

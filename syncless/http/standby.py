@@ -5,6 +5,10 @@ the connections. Watch (acceptor.pyx) sees that it has been held for `held_secon
 which becomes the active one, and takes the connections that are between two requests. Requests that run on
 the held thread stay there. When they have ended their connections follow.
 
+Where ASGI applications are mounted beside WSGI applications, the first thread has their event loop. Another
+one sends it the connections on which requests for them come, and those of HTTP/2, which may carry such
+requests. They wait until that thread is held no longer, and then it becomes the active one again.
+
 The server starts and stops in its own thread, the first of them, to which all come home before it stops.
 """
 
@@ -20,13 +24,13 @@ from typing import Any
 
 from syncless._core.calls.threads import start_thread
 from syncless._core.current import sleep, wait_readable
-from syncless._core.loop import Loop
+from syncless._core.loop import Loop, Watcher
 from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Event
-from syncless.http.acceptor import Acceptor, Watch, close_connections, join, offer, take, tell_streams
-from syncless.http.exchange import Application
+from syncless.http.acceptor import Acceptor, Watch, bring, close_connections, join, offer, take, tell_streams
+from syncless.http.exchange import Application, MountedApplications
 from syncless.http.handlerthreads import AcceptControl
 from syncless.http.listener import Counters, Listener, Quota
 from syncless.tools.blockers import Stall, stall_of
@@ -136,6 +140,7 @@ class StandBy:
             raise ValueError(
                 "standby_threads work for WSGI applications only: an ASGI application stays on its event loop"
             )
+        self._some_stay = isinstance(application, MountedApplications) and application.some_stay
         if current_loop().backend != "epoll":
             raise ValueError(
                 "standby_threads need epoll: other backends keep a list that only their thread may change"
@@ -207,7 +212,11 @@ class StandBy:
         loop = current_loop()
         try:
             for (sock, tls), first in zip(self._sockets, self._sides[0].listeners, strict=True):
-                listener = self._server.listener_for(self._server.application_at(sock.getsockname()), tls)
+                application = self._server.application_at(sock.getsockname())
+                listener = self._server.listener_for(application, tls)
+                if self._some_stay:
+                    application.away = True
+                    listener.send_away = lambda connection, first=first: self._send_home(connection, first)
                 join(first, listener)
                 side.listeners.append(listener)
                 acceptor = Acceptor(listener, sock.fileno())
@@ -314,13 +323,16 @@ class StandBy:
         seconds = active.loop.held_for()
         if seconds < self.held or self._take(active, side, BATCH) < 0:
             return
-        self._active, self._watch.active = side, side.number
-        for acceptor in active.acceptors:
-            acceptor.rest()
-        self._accept(side)
+        self._become_active(side)
         self.takeovers += 1
         self.held_seconds += seconds
         self._tell(active, seconds)
+
+    def _become_active(self, side: Side) -> None:
+        before, self._active, self._watch.active = self._active, side, side.number
+        for acceptor in before.acceptors:
+            acceptor.rest()
+        self._accept(side)
         sweeping = spawn(self._sweep, side)
         sweeping.name = "connections of threads that were held"
 
@@ -343,10 +355,16 @@ class StandBy:
         """Takes the connections whose requests have ended on other sides, as long as there are any."""
         first, last = SWEEP_SECONDS
         pause = first
-        while side is self._active and any(other.connections for other in self._sides if other is not side):
+        home = self._sides[0]
+        replaces_home = self._some_stay and side is not home
+        while side is self._active and (
+            replaces_home or any(other.connections for other in self._sides if other is not side)
+        ):
             sleep(pause)
             if side is not self._active or self._coming_home:
                 return
+            if replaces_home and home.loop is not None and home.loop.held_for() < self.held:
+                home.call(self._return_home)
             moved = 0
             for other in self._sides:
                 if other is not side and other.connections:
@@ -354,6 +372,29 @@ class StandBy:
             pause = first if moved >= BATCH else min(pause * 1.5, last)
             for listener in side.listeners:
                 offer(listener)
+
+    def _return_home(self) -> None:
+        """The thread that the event loops of ASGI applications have is held no longer, and this is it."""
+        home, active = self._sides[0], self._active
+        if active is not home and not self._coming_home and self._take(active, home, BATCH) >= 0:
+            self._become_active(home)
+
+    def _send_home(self, connection: Watcher, listener: Listener) -> None:
+        """It waits for what only the first thread can answer."""
+        self._sides[0].call(lambda: spawn(self._bring, connection, listener))
+
+    def _bring(self, connection: Watcher, listener: Listener) -> None:
+        """In the first thread."""
+        pause, last = 0.001, SWEEP_SECONDS[1]
+        while self._sides:
+            try:
+                if bring(connection, listener):
+                    return
+            except Exception as error:
+                self._failed(error)
+                pause = last
+            sleep(pause)
+            pause = min(pause * 2, last)
 
     def _tell(self, side: Side, seconds: float) -> None:
         place = side.place()

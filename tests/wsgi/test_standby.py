@@ -104,6 +104,25 @@ def app(environ, start_response):
 """
 
 
+EVENTS = """
+async def events(scope, receive, send):
+    if scope["type"] == "lifespan":
+        raise NotImplementedError
+    thread = str(_thread.get_native_id()).encode()
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "bytes": thread})
+        return
+    body, more = b"", True
+    while more:
+        event = await receive()
+        body += event["body"]
+        more = event.get("more_body")
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"x-thread", thread)]})
+    await send({"type": "http.response.body", "body": scope["path"].encode() + b" " + body})
+"""
+
 ASYNCIO = """
 import asyncio
 
@@ -239,6 +258,66 @@ def test_as_many_holds_as_threads_stand_by_are_covered(held):
     assert [client.response()[0] for client in holding] == [200] * 3
 
 
+MIXED = ("--mount", "/asgi=app:events")
+
+
+def test_asgi_applications_beside_others_stay_on_their_loop(held):
+    """Requests for them wait, wherever they come; then the first thread is the one that serves again."""
+    server = held(*MIXED, more=EVENTS)
+    holding, kept, other = (server.client() for _ in range(3))
+    home = thread_of(kept, "/asgi/a")
+    assert thread_of(other) == home
+    server.begin(holding)
+    relieved = thread_of(kept)
+    assert relieved != home
+    new = server.client()
+    kept.send(
+        b"GET /b HTTP/1.1\r\nHost: a\r\n\r\nPOST /asgi/c HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab"
+    )
+    new.send(b"GET /asgi/d HTTP/1.1\r\nHost: a\r\n\r\nGET /e HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert kept.response()[1]["x-thread"] == relieved
+    assert {thread_of(client) for client in (other, server.client())} == {relieved}
+    new.sock.settimeout(0.05)
+    with pytest.raises(TimeoutError):
+        new.response()
+    new.sock.settimeout(60)
+    server.release()
+    kept.send(b"cde")
+    assert holding.response()[0] == 200
+    for client, body in ((kept, b"/asgi/c abcde"), (new, b"/asgi/d ")):
+        status, headers, found = client.response()
+        assert (status, headers["x-thread"], found) == (200, home, body)
+    assert new.response()[2] == b"/e "
+    assert eventually(lambda: thread_of(other) == home)
+    assert thread_of(kept, "/asgi/f") == home
+
+
+def test_websockets_and_http_2_wait_for_the_loop_of_an_asgi_application(held):
+    http2 = pytest.importorskip("tests.http2_client")
+    server = held(*MIXED, "--http2", "cleartext", more=EVENTS)
+    holding, kept, socket_client = (server.client() for _ in range(3))
+    home = thread_of(kept)
+    server.begin(holding)
+    assert thread_of(kept) != home
+    socket_client.send(
+        b"GET /asgi/ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    h2 = http2.Client.over(blocking.create_connection(("127.0.0.1", server.program.port), timeout=60))
+    streams = [h2.ask(path) for path in ("/asgi/a", "/b")]
+    assert thread_of(kept) != home
+    server.release()
+    assert holding.response()[0] == 200
+    assert [h2.answer(stream)[1]["x-thread"] for stream in streams] == [home, home]
+    received = b""
+    while home.encode() not in received:
+        more = socket_client.sock.recv(1000)
+        assert more, received
+        received += more
+    assert received.startswith(b"HTTP/1.1 101 ")
+    h2.close()
+
+
 def test_asyncio_in_a_thread_that_stands_by_is_warned_of(held):
     server = held(more=ASYNCIO)
     kept = server.client()
@@ -342,16 +421,22 @@ def test_the_limit_of_requests_is_one_account(held):
 
 
 @pytest.mark.parametrize("relieved", [False, True])
-def test_a_server_stops_in_order(held, relieved):
-    server = held()
-    holding, kept = server.client(), server.client()
-    thread_of(kept)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_server_stops_in_order(held, relieved, mixed):
+    server = held(*MIXED, more=EVENTS) if mixed else held()
+    holding, kept, waiting = (server.client() for _ in range(3))
+    thread_of(kept), thread_of(waiting)
     server.begin(holding)
     if relieved:
         thread_of(kept)
+    if mixed:
+        waiting.send(b"GET /asgi/a HTTP/1.1\r\nHost: a\r\n\r\n")
+        if relieved:
+            thread_of(kept)
     server.program.process.send_signal(signal.SIGTERM)
     server.release()
     assert holding.response()[0] == 200
+    assert not mixed or waiting.response()[2] == b"/asgi/a "
     assert server.program.process.wait(60) == 0
     assert "has not ended" not in server.program.said()
 
@@ -394,10 +479,11 @@ def test_workers_have_threads_that_stand_by(held):
     assert holding.response()[0] == 200
 
 
-def test_takeovers_lose_no_request_and_answer_none_twice(held):
+@pytest.mark.parametrize("prefixes", [("",), ("", "/asgi")])
+def test_takeovers_lose_no_request_and_answer_none_twice(held, prefixes):
     """Many clients that send whole requests, halves of them and several at once, while threads are held again
     and again; each answer names its request."""
-    server = held(threads=2)
+    server = held(*(MIXED if len(prefixes) > 1 else ()), threads=2, more=EVENTS)
     kept = server.client()
     failures = []
     stop = threading.Event()
@@ -405,7 +491,9 @@ def test_takeovers_lose_no_request_and_answer_none_twice(held):
     def speak(number):
         chance, client, asked = random.Random(number), Client(("127.0.0.1", server.program.port)), 0
         while not stop.is_set():
-            paths = [f"/{number}.{asked + i}" for i in range(chance.choice((1, 1, 1, 3)))]
+            paths = [
+                f"{chance.choice(prefixes)}/{number}.{asked + i}" for i in range(chance.choice((1, 1, 1, 3)))
+            ]
             asked += len(paths)
             data = b"".join(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for path in paths)
             cut = chance.choice((0, chance.randrange(len(data))))
@@ -691,10 +779,9 @@ def test_unpatched_programs_are_refused():
     assert done.returncode and "standby_threads need the patch" in done.stderr
 
 
-@pytest.mark.parametrize("options", [(), ("--mount", "/wsgi=app:old")])
-def test_asgi_applications_are_refused(program, tmp_path, options):
-    code = "async def app(scope, receive, send): pass\ndef old(environ, start_response): return []"
-    server = program("--standby", "1", *options, code=code, serves=False)
+def test_asgi_applications_are_refused(program, tmp_path):
+    code = "async def app(scope, receive, send): pass"
+    server = program("--standby", "1", code=code, serves=False)
     assert server.process.wait(60) and "stays on its event loop" in server.said()
 
 
