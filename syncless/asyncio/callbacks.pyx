@@ -38,6 +38,7 @@ from syncless._core.cpython.threadlocal cimport keep_locals, locals_used
 from syncless._core.loop cimport Loop
 from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ, WRITE
+from syncless._core.scheduler cimport BaseTasklet
 from syncless._core.threadloop cimport get_loop, peek_loop
 from syncless.asyncio.dispatcher cimport Dispatcher, Handle, Runner, TimerHandle, keep_for
 
@@ -437,17 +438,26 @@ cdef class FirstStep:
         return self.give_over(relay)
 
     cdef int make(self, object coroutine) except -1:
-        """A task that has not begun, and whose first step is not due in the loop, but here."""
+        """A task that has not begun, and whose first step is not due in the loop, but here.
+
+        Fact: Python code that runs meanwhile, such as a finaliser or the handler of a signal, may give way.
+        Danger: the runner, whose turn that may be, would find another one in its place and end, and be put
+        back; no callback was ever called again. Decision: nothing waits or gives way while a task is made.
+        Guarded by tests/asgi/test_firststep.py::test_no_callback_is_called_while_a_task_is_made."""
         cdef Dispatcher dispatcher = self.dispatcher
+        cdef Loop engine = get_loop()
+        cdef BaseTasklet me = engine.current
         cdef Handle first = dispatcher.first, last = dispatcher.last, later, following
         cdef Runner runner = dispatcher.runner
         cdef Py_ssize_t count = dispatcher.count
         dispatcher.first = dispatcher.last = None
         dispatcher.count = 0
         dispatcher.runner = nobody
+        engine.current = None
         try:
             self.task = new_task(coroutine, loop=dispatcher.loop)
         finally:
+            engine.current = me
             self.step = dispatcher.first
             dispatcher.first = first
             dispatcher.last = last

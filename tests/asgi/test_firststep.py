@@ -226,3 +226,23 @@ def test_spare_task_goes_silently(start, background):
     gc.collect()
     background.set_exception_handler(None)
     assert told == []
+
+
+def test_no_callback_is_called_while_a_task_is_made(start, background, monkeypatch):
+    """What runs then may give way, such as a finaliser or the handler of a signal."""
+
+    async def answer(scope, receive, send):
+        await asyncio.sleep(0)
+        await saying()(scope, receive, send)
+
+    def get_debug(loop):
+        if syncless.current() is not None:
+            syncless.sleep(0)
+        return False
+
+    monkeypatch.setattr(type(background), "get_debug", get_debug, raising=False)
+    server = start(http(answer))
+    clients = [start.client(server) for _ in range(5)]
+    for client in clients:
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert [client.response()[2] for client in clients] == [b"hello"] * 5
