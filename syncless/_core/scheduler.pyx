@@ -632,6 +632,7 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
         if carrier != NULL:
             tasklet.carrier = PyGreenlet_GetCurrent()
             if tasklet.locals.own or tasklet.switch_hook is not None or self.observers is not None:
+                self.current = None                 # nothing that these call waits: a signal may come in them
                 self._stops(tasklet)
             returned = PyGreenlet_Switch(carrier, NULL, NULL)
             carrier = tasklet.carrier
@@ -645,6 +646,7 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
                 tasklet.recorder.queued_ns += max(
                     <int64_t> 0, self.clock.now - max(tasklet.ready_since, tasklet.since))
             if tasklet.locals.own or tasklet.switch_hook is not None:
+                self.current = None
                 self._goes_on(tasklet)
         tasklet.state = RUNNING
         self.current = tasklet

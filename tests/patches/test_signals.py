@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.programs import needs, run_python
+from tests.programs import check, needs, run_python
 
 
 def test_ctrl_c_while_a_thread_computes_stops_main():
@@ -395,3 +395,36 @@ print("told")
 """)
         == "told\n"
     )
+
+
+def test_handler_that_comes_in_a_switch_gets_a_tasklet_of_its_own():
+    """It waits, and nothing may wait between the tasklet that stops and the one that goes on."""
+    check("""
+        import os, signal, time
+        from syncless.patches import patch_all
+        patch_all()
+        import syncless
+
+        def handler(number, frame):
+            time.sleep(0.001)
+            handled.append(number)
+
+        def hook(leaving):
+            os.kill(os.getpid(), signal.SIGUSR1)
+            sum(range(3))  # a handler is called between two bytecodes
+
+        def work():
+            syncless.current().set_switch_hook(hook)
+            for _ in range(50):
+                syncless.sleep(0)
+                turns.append(1)
+
+        handled, turns = [], []
+        signal.signal(signal.SIGUSR1, handler)
+        both = [syncless.spawn(work) for _ in range(2)]
+        for tasklet in both:
+            tasklet.join(10)
+        assert len(turns) == 100
+        while not handled:
+            time.sleep(0.001)
+    """)

@@ -128,7 +128,7 @@ def _obeying(
     server: Serving, asked: Sequence[Event], manager: ServiceManager, worker: bool
 ) -> Iterator[None]:
     """Obeys signals, in the main thread: each SIGTERM or SIGINT sets the next of `asked`; SIGUSR1 and SIGHUP
-    open files anew."""
+    open files anew, in tasklets of their own: what they interrupt may be anything, and must not wait."""
     process = os.getpid()
     terminal = Terminal()
 
@@ -146,12 +146,15 @@ def _obeying(
             warn(f"cannot reopen the {what}; the old ones stay open: {error}")
 
     def reopen(number: int, frame: FrameType | None) -> None:
-        open_anew("log files", server.reopen_logs)
+        spawn(open_anew, "log files", server.reopen_logs).name = "new log files"
 
     def reload(number: int, frame: FrameType | None) -> None:
         if not worker and terminal.is_gone():
             stop(number, frame)
             return
+        spawn(load_anew).name = "new certificates"
+
+    def load_anew() -> None:
         manager.reloading()
         open_anew("certificates", server.reload_certificates)
         manager.ready("Serving")
