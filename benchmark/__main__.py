@@ -141,6 +141,7 @@ GROUPS = {
         "http2": ("http2-",),
         "httparena": ("httparena-",),
         "native": ("native",),
+        "standby": ("held-", "standby-"),
         "wsgi": ("wsgi-",),
     }.items()
 }

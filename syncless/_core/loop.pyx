@@ -558,6 +558,11 @@ cdef class Loop(Scheduler):
         """How many items are in the ready queue."""
         return self.ready.count
 
+    @property
+    def idle_carriers(self) -> int:
+        """How many carriers wait for a tasklet to run."""
+        return self.carriers.idle_count
+
     cdef bint may_wake(self, Py_ssize_t others, bint timers) noexcept:
         """Nothing is ready: may something still come but from another thread? `others`: how many wait for
         what nobody will do. `timers`: whether timers count."""

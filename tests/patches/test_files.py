@@ -58,6 +58,55 @@ def test_a_tasklet_that_is_killed_in_a_buffered_file_leaves_it():
     """)
 
 
+def test_what_is_thrown_is_not_lost_in_the_finaliser_of_a_file():
+    """What lies in the file is written before."""
+    check(
+        """
+    import os, socket, syncless
+    def fill(write):
+        filled = 0
+        try:
+            while True:
+                filled += write(b"-")
+        except BlockingIOError:
+            return filled
+    def drop(make, filled, got):
+        file = make()
+        file.write(b"the end")
+        try:
+            got.append("drops it")
+            del file                        # waits for the reader
+            syncless.sleep(0)
+            got.append("nothing")
+        except syncless.TaskletExit:
+            got.append(filled)
+            raise
+    def check(make, filled, read):
+        got = []
+        writer = syncless.spawn(drop, make, filled, got)
+        while not got or writer.waiting_for is None:
+            syncless.sleep(0)
+        writer.kill(block=False)
+        found = bytearray()
+        with syncless.Timeout(10):
+            while not found.endswith(b"the end"):
+                found += read(65536)
+            writer.join()
+        assert got == ["drops it", len(found) - len("the end")], (got, len(found))
+    left, right = os.pipe()
+    os.set_blocking(right, False)
+    filled = fill(lambda data: os.write(right, data))
+    os.set_blocking(right, True)
+    check(lambda: open(right, "wb"), filled, lambda size: os.read(left, size))
+    mine, other = socket.socketpair()
+    filled = fill(lambda data: mine.send(data, socket.MSG_DONTWAIT))
+    check(lambda: mine.makefile("wb"), filled, other.recv)
+    os.close(left); mine.close(); other.close()
+    """,
+        patch="import warnings; warnings.simplefilter('ignore'); patch_all()",
+    )
+
+
 def test_types_and_errors_are_the_same(tmp_path):
     check(
         """

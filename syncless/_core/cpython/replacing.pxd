@@ -16,6 +16,12 @@ cdef extern from *:
         ((PyTypeObject *) type)->tp_new = new_;
         return old;
     }
+    static destructor syncless_finalize_of(PyObject *type) {
+        return ((PyTypeObject *)type)->tp_finalize;
+    }
+    static void syncless_set_finalize(PyObject *type, destructor finalize) {
+        ((PyTypeObject *)type)->tp_finalize = finalize;
+    }
     static iternextfunc syncless_set_next(PyObject *type, iternextfunc next) {
         iternextfunc old = ((PyTypeObject *) type)->tp_iternext;
         ((PyTypeObject *) type)->tp_iternext = next;
@@ -26,6 +32,9 @@ cdef extern from *:
     ctypedef int (*initproc)(object self, object args, PyObject* kwargs) except -1
     ctypedef PyObject* (*iternextfunc)(PyObject* self) except? NULL
     ctypedef PyObject* (*newfunc)(PyTypeObject* type, PyObject* args, PyObject* kwargs) except NULL
+    ctypedef void (*destructor)(PyObject* self) noexcept
     initproc set_init "syncless_set_init" (object type, initproc init)
+    destructor finalize_of "syncless_finalize_of" (object type)
+    void set_finalize "syncless_set_finalize" (object type, destructor finalize)
     newfunc set_new "syncless_set_new" (object type, newfunc new)
     iternextfunc set_next "syncless_set_next" (object type, iternextfunc next)

@@ -6,6 +6,11 @@ Two tasklets are one thread, and the first parks inside when the pipe below is e
 finds the lock taken waits for its turn here. One that is inside the file already gets the file's own error.
 The lock is read in the object. Price: one read for each call. Guarded
 by tests/patches/test_files.py::test_two_tasklets_on_one_buffered_file.
+
+Fact: a file that nobody refers to any more is closed, and so flushed, by its finaliser, and what that raises
+reaches nobody. Danger: a deadline or a kill that is thrown at the tasklet is lost. Decision: a finaliser of a
+file raises none of it. Price: a flush that waits goes on until the other end reads. Guarded by
+tests/patches/test_files.py::test_what_is_thrown_is_not_lost_in_the_finaliser_of_a_file.
 """
 
 import _io
@@ -23,10 +28,12 @@ from libc.string cimport strerror
 from syncless._core.calls.files cimport close_under_waiters, may_use_threads, opened, tried_on
 from syncless._core.calls.filesystems cimport FileSystem, in_pool, of_descriptor, tried
 from syncless._core.cpython.layouts cimport SynclessFileIO, buffered_owner_at, require
-from syncless._core.cpython.replacing cimport initproc, iternextfunc, newfunc, set_init, set_new, set_next
+from syncless._core.cpython.replacing cimport (
+    destructor, finalize_of, initproc, iternextfunc, newfunc, set_finalize, set_init, set_new, set_next,
+)
 from syncless._core.current cimport take_turns
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport BaseTasklet
+from syncless._core.scheduler cimport SHIELDED, BaseTasklet
 from syncless._core.threadloop cimport peek_loop
 
 from syncless._core.wait.sync import Event
@@ -50,6 +57,7 @@ cdef object ABSENT = object()
 cdef initproc original_init = NULL
 cdef iternextfunc original_next = NULL
 cdef newfunc original_map = NULL
+cdef destructor original_finalize = NULL
 cdef dict mapped = {}  # id of a mmap -> its FileSystem or None; its owner may have ended
 cdef dict queues = {}                   # id of a buffered file -> Event, set when a tasklet leaves it
 
@@ -276,20 +284,45 @@ def buffered_method(original):
     return method
 
 
+cdef void cooperative_finalize(PyObject* file) noexcept:
+    """The end of a file that nobody closed: nothing is raised in it."""
+    cdef Loop loop = peek_loop()
+    cdef BaseTasklet me = loop.current if loop is not None else None
+    cdef int before
+    if me is None:
+        original_finalize(file)
+        return
+    before, me.shielded = me.shielded, SHIELDED
+    original_finalize(file)
+    me.shielded = before
+
+
+cdef int replace_finalize(object type, destructor old, destructor new) except -1:
+    """In a type of files, and in those that took it over when they were made."""
+    if finalize_of(type) == old:
+        set_finalize(type, new)
+    for each in type.__subclasses__():
+        replace_finalize(each, old, new)
+    return 0
+
+
 def set_slots(bint cooperative) -> None:
     """Sets the slots that the interpreter calls without looking for a method: opening a FileIO, mapping one,
-    the next line of a buffered file."""
-    global original_init, original_next, original_map
+    the next line of a buffered file, the finaliser of each kind of file."""
+    global original_init, original_next, original_map, original_finalize
     if cooperative and original_init == NULL:
         original_init = set_init(_io.FileIO, cooperative_init)
         original_map = set_new(mmap.mmap, cooperative_map)
         for kind in BUFFERED:
             if hasattr(kind, "__next__") and kind is not _io.BufferedWriter:
                 original_next = set_next(kind, cooperative_next)
+        original_finalize = finalize_of(_io._IOBase)
+        replace_finalize(_io._IOBase, original_finalize, cooperative_finalize)
     elif not cooperative and original_init != NULL:
         set_init(_io.FileIO, original_init)
         set_new(mmap.mmap, original_map)
         for kind in BUFFERED:
             if kind is not _io.BufferedWriter:
                 set_next(kind, original_next)
+        replace_finalize(_io._IOBase, cooperative_finalize, original_finalize)
         original_init = NULL
