@@ -20,6 +20,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -214,6 +215,8 @@ def run(part: Part) -> Result:
             start_new_session=True,
         )
         running.add(process)
+        if stopping.is_set():  # it has begun meanwhile
+            end(process)
         try:
             status = process.wait(SECONDS)
         except subprocess.TimeoutExpired:
@@ -235,6 +238,7 @@ def run(part: Part) -> Result:
 
 
 running: set[subprocess.Popen[bytes]] = set()
+stopping = threading.Event()
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -250,9 +254,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
 @contextlib.contextmanager
 def ended_at_last() -> Iterator[None]:
     """Ends what still runs after SIGTERM or Ctrl-C; the pool would wait for it."""
+    stopping.clear()
     try:
         yield
     finally:
+        stopping.set()
         for process in list(running):
             end(process)
 

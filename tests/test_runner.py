@@ -173,13 +173,20 @@ def test_part_is_ended_when_its_time_is_over(checked, monkeypatch):
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
-def test_parts_end_with_the_program(tmp_path, number, status):
+@pytest.mark.parametrize("late", [False, True])
+def test_parts_end_with_the_program(tmp_path, number, status, late):
+    """`late`: one that has just begun is not known yet."""
     program = f"""
 import signal
 from tests import parts
 signal.signal(signal.SIGINT, signal.default_int_handler)
 parts.PARTS = [parts.Part("endless", "for a test", "echo begun; exec sleep 3600", after=())]
 parts.LOGS = parts.pathlib.Path({str(tmp_path)!r})
+class Late(set):
+    def add(self, process):
+        parts.stopping.wait()
+        super().add(process)
+parts.running = Late() if {late} else set()
 parts.main([])
 """
     running = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.DEVNULL)

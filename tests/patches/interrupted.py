@@ -483,7 +483,7 @@ def unheard(driver, port):
         closed.append("from now on")
         late = 0
         try:
-            with syncless.deadline(0.05):
+            with syncless.deadline(0.5):
                 behind.ask(connection, 0, LONG)
         except TimeoutError:
             late = 1
