@@ -19,9 +19,12 @@ int hello(syncless_request *request, syncless_response *response) {
 
 /* Ten bytes without fields, with the status and the type that the query asks for: "200text/html". */
 int alike(syncless_request *request, syncless_response *response) {
-    char query[64] = {0};
-    memcpy(query, request->query.data, request->query.size < 63 ? request->query.size : 63);
-    return syncless_respond(response, atoi(query), query + 3, "0123456789", 10);
+    char status[4] = {0};
+    memcpy(status, request->query.data, 3);
+    syncless_respond(response, atoi(status), NULL, "0123456789", 10);
+    response->type.data = request->query.data + 3;
+    response->type.size = request->query.size - 3;
+    return SYNCLESS_DONE;
 }
 
 /* The body that was sent. */

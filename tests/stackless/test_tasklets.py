@@ -287,6 +287,7 @@ def test_spawned_tasklets_are_the_same_kind():
     assert waits.kill() and channel.balance == 0
 
 
+@pytest.mark.virtual_time(False)  # what it waits for is a process, which is on the system's clock
 def test_the_main_tasklet_is_still_the_one_for_timeouts_and_signals():
     """It is replaced at the first call, here within a Timeout that was started before."""
     program = """

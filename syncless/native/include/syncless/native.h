@@ -11,8 +11,9 @@
        }
        SYNCLESS_LIBRARY                                 (once in each library that is loaded by its path)
 
-   All that a request points to, and all that syncless_alloc() gives, is valid until the handler returns.
-   Bodies are copied, or sent before that memory is used again, unless a function says otherwise.
+   All that a request points to, and all that syncless_alloc() gives, is valid until the response is made, just
+   after the handler has returned. Its stack is gone by then: no response points there. Bodies are copied, or
+   sent before that memory is used again, unless a function says otherwise.
 
    A request that is not answered at once is answered in steps, see syncless_begin().
 
@@ -130,7 +131,7 @@ static inline int syncless_published(const syncless_request *request, const char
     return request->calls->published(request, name, strlen(name), found);
 }
 
-/* Memory until the handler returns; NULL if there is none. */
+/* Memory until the response is made; NULL if there is none. */
 static inline void *syncless_alloc(syncless_request *request, size_t size) {
     return request->calls->alloc(request, size);
 }
@@ -143,7 +144,7 @@ static inline int syncless_add_field(syncless_response *response, const char *na
     return response->calls->add_field(response, name, strlen(name), value, strlen(value));
 }
 
-/* A whole response, whose body may change once the handler has returned. */
+/* A whole response, whose body may change once it is made. */
 static inline int syncless_respond(syncless_response *response, int status, const char *type,
                                    const char *body, size_t size) {
     response->status = status;
