@@ -210,7 +210,7 @@ FLAGS = {
         "-DNDEBUG",
         "-DCYTHON_WITHOUT_ASSERTIONS",
     ],  # debug information takes the compiler long, and nobody reads it in a wheel
-    "debug": ["-O0", "-g", "-UNDEBUG"],
+    "debug": ["-O0", "-UNDEBUG"],  # with -g, which is among the flags of every Python
     "asan": [
         "-O0",
         "-g1",
@@ -271,7 +271,7 @@ def extension(name: str, sources: list[str]) -> Extension:
             "syncless/native/include",
             "syncless/patches/libraries",
         ],
-        extra_compile_args=flags + warnings + ["-O1"] * (kind == "release" and name in RARELY_RUN),
+        extra_compile_args=flags + (warnings + ["-O1"] * (name in RARELY_RUN)) * (kind == "release"),
         extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],
     )
 
@@ -306,6 +306,8 @@ class Build(build_ext):
         text = "".join(f"#define SYNCLESS_{facility} {int(found)}\n" for facility, found in has.items())
         text += f"/* {kind}{' portable' if portable else ''}, {' '.join(flags)} */\n"
         compiler = self.compiler.compiler_so
+        if kind != "release":  # which shows the warnings; a quarter of the compiler's time goes to them
+            compiler[:] = [flag for flag in compiler if not flag.startswith("-W")]
         told = subprocess.run([*compiler, "--version"], capture_output=True, text=True)
         version = told.stdout.partition("\n")[0]
         text += f"/* {' '.join(compiler)}: {version} */\n"

@@ -1,6 +1,5 @@
 """Every test ends at the counts of what the engine owns with which it began, and inside a time limit."""
 
-import compileall
 import faulthandler
 import gc
 import os
@@ -22,7 +21,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as nohup has it: a handler is not inherited
     signal.signal(signal.SIGHUP, lambda number, frame: None)
 
-sys.dont_write_bytecode = False  # pytest takes a quarter of a minute to rewrite all assertions
+# Pytest takes a quarter of a minute to rewrite all assertions, and hundreds of tests start an interpreter.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 TEST_SECONDS = float(os.environ.get("SYNCLESS_TEST_SECONDS", "180"))
 
@@ -33,12 +34,6 @@ def pytest_configure(config):
     distributes = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
     virtualtime.preload(for_children=bool(distributes))  # its workers cannot start themselves again
     timing.perf_counter = virtualtime.real_seconds  # of tests on the virtual clock it says what they cost
-
-
-def pytest_sessionstart(session):
-    """Hundreds of tests start an interpreter, where bytecode may not be written."""
-    if not hasattr(session.config, "workerinput"):
-        compileall.compile_dir(syncless.__path__[0], quiet=2)
 
 
 def pytest_collection_finish():
