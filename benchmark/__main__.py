@@ -142,6 +142,7 @@ GROUPS = {
         "httparena": ("httparena-",),
         "native": ("native",),
         "standby": ("held-", "standby-"),
+        "kernel": ("uring-", "zerocopy"),
         "wsgi": ("wsgi-",),
     }.items()
 }

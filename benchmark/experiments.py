@@ -228,6 +228,53 @@ EXPERIMENTS = {
             lambda server, scale: wrk(server.port, scale.seconds, headers=FEW, script="pipeline.lua"),
             {"floor": 1.7, "node": 1 / 12},
         ),
+        *(
+            Experiment(
+                f"uring-{name}",
+                f"The floor on io_uring and on epoll, {title}",
+                "hello",
+                (f"floor, io_uring{accept}", f"floor{accept}"),
+                load,
+                {f"floor{accept}": 0.9},
+                ours=(f"floor, io_uring{accept}",),
+            )
+            for name, title, accept, load in (
+                (
+                    "keepalive",
+                    "keep-alive: `wrk -t1 -c50`",
+                    "",
+                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+                ),
+                (
+                    "keepalive-1000",
+                    "keep-alive: `wrk -t1 -c1000`",
+                    "",
+                    lambda server, scale: wrk(server.port, scale.seconds, 1000, headers=FEW),
+                ),
+                (
+                    "connections",
+                    "a new connection for each request: `ab -c 50`",
+                    ", deferred accept",
+                    lambda server, scale: ab(server.port, scale.requests),
+                ),
+                (
+                    "pipelined",
+                    "16 requests at a time: `wrk -t1 -c50`, pipelined",
+                    "",
+                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW, script="pipeline.lua"),
+                ),
+            )
+        ),
+        Experiment(
+            "zerocopy",
+            "A body of 1 MB with MSG_ZEROCOPY and without: `wrk -t1 -c50`",
+            "big",
+            ("floor, 1 MB, MSG_ZEROCOPY", "floor, 1 MB"),
+            lambda server, scale: wrk(server.port, scale.seconds),
+            {"floor, 1 MB": 0.9},
+            ours=("floor, 1 MB, MSG_ZEROCOPY",),
+            note="On loopback the kernel copies the bytes all the same, when the receiver's socket takes them.",
+        ),
         Experiment(
             "sleep",
             "An application that sleeps 10 ms, 1,000 connections: `wrk -t1 -c1000`",

@@ -59,6 +59,10 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
     ),
     ("HTTP/2", ["http2-hello", "http2-tls", "http2-big"]),
     ("Shapes of HttpArena", [experiment.name for experiment in ARENA]),
+    (
+        "Kernel interfaces that syncless does not use",
+        ["uring-keepalive", "uring-keepalive-1000", "uring-connections", "uring-pipelined", "zerocopy"],
+    ),
     ("The engine, and what the patch costs", ["engine", "stackless", "asyncio", "names", "files", "patched"]),
 )
 INTRODUCTION = """# Benchmarks

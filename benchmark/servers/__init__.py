@@ -391,6 +391,24 @@ _PEERS: tuple[Peer, ...] = (
         lambda: "C, epoll, parses nothing",
         ("hello",),
     ),
+    *(
+        Peer(
+            f"floor, io_uring{name}",
+            lambda port, app, options=options: [str(_compiled_c("floor_uring")), str(port), *options],
+            lambda: "C, parses nothing",
+            ("hello",),
+        )  # type: ignore[misc]
+        for name, options in (("", ()), (", deferred accept", ("defer",)))
+    ),
+    *(
+        Peer(
+            f"floor, 1 MB{name}",
+            lambda port, app, options=options: [str(_compiled_c("floor_big")), str(port), *options],
+            lambda: "C, epoll, parses nothing",
+            ("big",),
+        )  # type: ignore[misc]
+        for name, options in (("", ()), (", MSG_ZEROCOPY", ("zerocopy",)))
+    ),
     Peer(
         "node",
         lambda port, app: ["node", str(HERE / "run_node.js"), str(port), app],
