@@ -273,7 +273,7 @@ EXPERIMENTS = {
             lambda server, scale: wrk(server.port, scale.seconds),
             {"floor, 1 MB": 0.9},
             ours=("floor, 1 MB, MSG_ZEROCOPY",),
-            note="On loopback the kernel copies the bytes all the same, when the receiver's socket takes them.",
+            note="On loopback the kernel copies the bytes all the same, for the socket that receives them.",
         ),
         Experiment(
             "sleep",
