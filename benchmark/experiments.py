@@ -237,6 +237,7 @@ EXPERIMENTS = {
                 load,
                 {f"floor{accept}": 0.9},
                 ours=(f"floor, io_uring{accept}",),
+                note="A ratio of 0.90 would be a reason for a backend on io_uring.",
             )
             for name, title, accept, load in (
                 (

@@ -1,6 +1,6 @@
-/* The floor on io_uring: as floor.c, with accepts and receptions that go on by themselves (multishot), slots of the
-   ring instead of descriptors, buffers that the kernel takes from a ring of them, and one system call for each
-   turn of the loop, which sends all answers and waits. Needs Linux 6.6.
+/* The floor on io_uring: as floor.c, with accepts and receptions that go on by themselves (multishot), slots of
+   the ring instead of descriptors, buffers that the kernel takes from a ring of them, and one system call for
+   each turn of the loop, which sends all answers and waits. Needs Linux 6.6.
 
    floor_uring PORT [defer]: with `defer`, TCP_DEFER_ACCEPT. */
 
@@ -159,7 +159,7 @@ int main(int argc, char **argv) {
             switch (cqe->user_data >> 32) {
             case ACCEPT:
                 if (cqe->res >= 0)
-                    receive(cqe->res, 0); /* alone, so that HTTP/1.0's connection can be closed behind its answer */
+                    receive(cqe->res, 0); /* alone, so that HTTP/1.0's can be closed behind the answer */
                 if (!(cqe->flags & IORING_CQE_F_MORE))
                     accept_all(listener);
                 break;

@@ -11,9 +11,9 @@
        }
        SYNCLESS_LIBRARY                                 (once in each library that is loaded by its path)
 
-   All that a request points to, and all that syncless_alloc() gives, is valid until the response is made, just
-   after the handler has returned. Its stack is gone by then: no response points there. Bodies are copied, or
-   sent before that memory is used again, unless a function says otherwise.
+   All that a request points to, and all that syncless_alloc() gives, is valid until the response is made,
+   just after the handler has returned. Its stack is gone by then: no response points there. Bodies are
+   copied, or sent before that memory is used again, unless a function says otherwise.
 
    A request that is not answered at once is answered in steps, see syncless_begin().
 
