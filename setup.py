@@ -210,7 +210,7 @@ FLAGS = {
         "-DNDEBUG",
         "-DCYTHON_WITHOUT_ASSERTIONS",
     ],  # debug information takes the compiler long, and nobody reads it in a wheel
-    "debug": ["-O0", "-UNDEBUG"],  # with -g, which is among the flags of every Python
+    "debug": ["-O0", "-g", "-UNDEBUG"],
     "asan": [
         "-O0",
         "-g1",
