@@ -6,6 +6,8 @@ to the master when one changes. Needs watchfiles. It is a program, which nothing
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import os
 import signal
 import sys
@@ -33,6 +35,14 @@ class Begun:
         return False
 
 
+def forget_bytecode(path: str) -> None:
+    """Python tells by a file's size and its time in whole seconds whether it has compiled it: one that is
+    saved twice within a second may be taken for the one before."""
+    for level in ("", "1", "2"):
+        with contextlib.suppress(OSError):
+            os.unlink(importlib.util.cache_from_source(path, optimization=level))
+
+
 def main(master: int, paths: list[str]) -> None:
     from watchfiles import watch  # the process is only for this
 
@@ -48,6 +58,9 @@ def main(master: int, paths: list[str]) -> None:
         files = sorted(
             {file for _, file in changes if file.endswith(ENDINGS) or f"{file}{os.sep}".startswith(others)}
         )
+        for file in files:
+            if file.endswith(".py"):
+                forget_bytecode(file)
         if files:
             more = f" and {len(files) - 1} more" if len(files) > 1 else ""
             complain(f"{os.path.relpath(files[0])}{more} changed: reloading the application")
