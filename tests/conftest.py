@@ -1,5 +1,6 @@
 """Every test ends at the counts of what the engine owns with which it began, and inside a time limit."""
 
+import compileall
 import faulthandler
 import gc
 import os
@@ -21,9 +22,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as nohup has it: a handler is not inherited
     signal.signal(signal.SIGHUP, lambda number, frame: None)
 
-# Pytest takes a quarter of a minute to rewrite all assertions, and hundreds of tests start an interpreter.
-sys.dont_write_bytecode = False
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False  # pytest takes a quarter of a minute to rewrite all assertions
+# A module that a test writes twice within a second may be taken for the one that was compiled.
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 TEST_SECONDS = float(os.environ.get("SYNCLESS_TEST_SECONDS", "180"))
 
@@ -34,6 +35,12 @@ def pytest_configure(config):
     distributes = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
     virtualtime.preload(for_children=bool(distributes))  # its workers cannot start themselves again
     timing.perf_counter = virtualtime.real_seconds  # of tests on the virtual clock it says what they cost
+
+
+def pytest_sessionstart(session):
+    """Hundreds of tests start an interpreter, where bytecode is not written."""
+    if not hasattr(session.config, "workerinput"):
+        compileall.compile_dir(syncless.__path__[0], quiet=2)
 
 
 def pytest_collection_finish():

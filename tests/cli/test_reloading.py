@@ -39,10 +39,11 @@ class Developed:
     def __init__(self, folder, *arguments):
         self.folder = folder
         self.output = folder / "output.txt"
+        bytecode = {**environment(), "PYTHONDONTWRITEBYTECODE": ""}  # is written, as a developer's is
         with self.output.open("w") as output:
             line = command("--reload", "--bind", "127.0.0.1:0", *arguments, "hello:app")
             self.process = subprocess.Popen(
-                line, cwd=folder, env=environment(), stdout=output, stderr=subprocess.STDOUT
+                line, cwd=folder, env=bytecode, stdout=output, stderr=subprocess.STDOUT
             )
         assert eventually(lambda: "for changes" in self.said or self.process.poll() is not None, 60)
 
@@ -85,6 +86,18 @@ def test_saved_file_is_served(develop):
     server.write(APP.format(answer="another"))
     assert server.answers(b"another") and "hello.py changed: reloading the application" in server.said
     assert "Warning" not in server.said
+
+
+def test_second_save_within_a_second_is_served(develop, tmp_path):
+    """Though its size and its time in whole seconds are those of the bytecode."""
+    server = develop()
+    assert server.answers(b"one") and list(tmp_path.glob("__pycache__/hello.*.pyc"))
+    saved = (tmp_path / "hello.py").stat().st_mtime_ns
+    second = tmp_path / "second"
+    second.write_text(APP.format(answer="two"))
+    os.utime(second, ns=(saved, saved))
+    second.replace(tmp_path / "hello.py")
+    assert server.answers(b"two")
 
 
 def test_file_that_changes_as_soon_as_it_was_imported_is_imported_again(develop):
