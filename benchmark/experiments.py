@@ -180,6 +180,19 @@ def _half_sent(server: Running, scale: Scale) -> Load:
     return Load(number, sum(found), 0, latency, "one client at a time, in Python")
 
 
+def _kept(server: Running, scale: Scale) -> Load:
+    return wrk(server.port, scale.seconds, headers=FEW)
+
+
+def _pipelined(server: Running, scale: Scale) -> Load:
+    return wrk(server.port, scale.seconds, headers=FEW, script="pipeline.lua")
+
+
+def _anew(server: Running, scale: Scale) -> Load:
+    """A new connection for each request."""
+    return ab(server.port, scale.requests)
+
+
 EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
@@ -188,7 +201,7 @@ EXPERIMENTS = {
             "Hello, keep-alive, 3 request headers: `wrk -t1 -c50`",
             "hello",
             HELLO,
-            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+            _kept,
             {"floor": 1.12, "node": 1 / 2.1, "bjoern": 0.87, "go fasthttp": 1.0},
         ),
         *(
@@ -217,7 +230,7 @@ EXPERIMENTS = {
             "Hello, a new connection for each request: `ab -c 50`",
             "hello",
             ("syncless", "floor, deferred accept", *HELLO[1:]),
-            lambda server, scale: ab(server.port, scale.requests),
+            _anew,
             {"floor, deferred accept": 1.1, "node": 1 / 2.2, "bjoern": 0.75, "meinheld": 1.0},
         ),
         Experiment(
@@ -225,7 +238,7 @@ EXPERIMENTS = {
             "Hello, 16 requests at a time: `wrk -t1 -c50`, pipelined",
             "hello",
             ("syncless", "floor", "node", "go nethttp", "go fasthttp", "meinheld", "gevent"),
-            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW, script="pipeline.lua"),
+            _pipelined,
             {"floor": 1.7, "node": 1 / 12},
         ),
         *(
@@ -244,7 +257,7 @@ EXPERIMENTS = {
                     "keepalive",
                     "keep-alive: `wrk -t1 -c50`",
                     "",
-                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+                    _kept,
                 ),
                 (
                     "keepalive-1000",
@@ -256,13 +269,13 @@ EXPERIMENTS = {
                     "connections",
                     "a new connection for each request: `ab -c 50`",
                     ", deferred accept",
-                    lambda server, scale: ab(server.port, scale.requests),
+                    _anew,
                 ),
                 (
                     "pipelined",
                     "16 requests at a time: `wrk -t1 -c50`, pipelined",
                     "",
-                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW, script="pipeline.lua"),
+                    _pipelined,
                 ),
             )
         ),
@@ -333,13 +346,13 @@ EXPERIMENTS = {
                     "keepalive",
                     "Hello, keep-alive: `wrk -t1 -c50`",
                     "hello",
-                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+                    _kept,
                 ),
                 (
                     "connections",
                     "Hello, a new connection for each request: `ab -c 50`",
                     "hello",
-                    lambda server, scale: ab(server.port, scale.requests),
+                    _anew,
                 ),
                 (
                     "sleep",
@@ -354,7 +367,7 @@ EXPERIMENTS = {
             "Flask's hello: `wrk -t1 -c50`",
             "flask",
             ("syncless", "bjoern", "gevent"),
-            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+            _kept,
             {"bjoern": 1.0},
         ),
         Experiment(
@@ -362,7 +375,7 @@ EXPERIMENTS = {
             "Django's hello: `wrk -t1 -c50`",
             "django",
             ("syncless", "bjoern", "gevent"),
-            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+            _kept,
             {"bjoern": 1.0, "gevent": 0.5},
         ),
         Experiment(
@@ -370,14 +383,14 @@ EXPERIMENTS = {
             "Hello with the access log on, 3 request headers: `wrk -t1 -c50`",
             "hello",
             ("syncless", "syncless, access log"),
-            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+            _kept,
         ),
         Experiment(
             "2009",
             "The experiment of 2009, hello: `ab -c 50`",
             "hello",
             ("syncless, raw", "syncless, raw, select", "syncless", "syncless, select", "node"),
-            lambda server, scale: ab(server.port, scale.requests),
+            _anew,
         ),
         Experiment(
             "2009-kept",
@@ -391,7 +404,7 @@ EXPERIMENTS = {
             "The experiment of 2009 with a listen backlog of 5, 100, 1024: `ab -c 50`",
             "hello",
             BACKLOGS,
-            lambda server, scale: ab(server.port, scale.requests),
+            _anew,
         ),
         Experiment(
             "burst",
@@ -443,7 +456,7 @@ EXPERIMENTS = {
                 "uvloop protocol, 1",
                 "syncless",
             ),
-            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+            _kept,
             {"floor": 1.05, "lwan, 1": 0.95, "go fasthttp": 0.8, "go nethttp": 0.42},
             ours=(NATIVE,),
         ),
@@ -452,7 +465,7 @@ EXPERIMENTS = {
             "Hello by a native handler beside coroutine libraries of C: `wrk -t1 -c50`",
             "hello",
             (NATIVE, "libtask", "statethreads", "lthread", "libdill"),
-            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+            _kept,
             ours=(NATIVE,),
         ),
         Experiment(
@@ -460,7 +473,7 @@ EXPERIMENTS = {
             "The same, 16 requests at a time",
             "hello",
             (NATIVE, "floor", "go fasthttp", "syncless"),
-            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW, script="pipeline.lua"),
+            _pipelined,
             {"floor": 1.15, "go fasthttp": 0.5},
             ours=(NATIVE,),
         ),
@@ -469,7 +482,7 @@ EXPERIMENTS = {
             "fibonacci(10^6) in 32 bits by a native handler: `wrk -t1 -c50`",
             "fib",
             (NATIVE, "floor, fibonacci", "go fasthttp", "go nethttp", "node", "syncless, 1 workers, Cython"),
-            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+            _kept,
             {"floor, fibonacci": 1.02},
             ours=(NATIVE,),
         ),
@@ -496,7 +509,7 @@ EXPERIMENTS = {
             "Hello in Python beside a native handler: `wrk -t1 -c50`",
             "hello",
             ("syncless beside native", "syncless"),
-            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+            _kept,
             {"syncless": 1.03},
             ours=("syncless beside native",),
         ),
@@ -543,7 +556,7 @@ EXPERIMENTS = {
                     "hello",
                     "Hello: `wrk -t1 -c50`",
                     "hello",
-                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+                    _kept,
                 ),
                 (
                     "json",
@@ -555,7 +568,7 @@ EXPERIMENTS = {
                     "big",
                     "A body of 1 MB: `wrk -t1 -c50`",
                     "big",
-                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+                    _kept,
                 ),
                 (
                     "sleep",
@@ -567,13 +580,13 @@ EXPERIMENTS = {
                     "logged",
                     "Hello with the server's own access log, into a file: `wrk -t1 -c50`",
                     "logged",
-                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+                    _kept,
                 ),
                 (
                     "pipelined",
                     "16 requests at a time: `wrk -t1 -c50`, pipelined",
                     "hello",
-                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW, script="pipeline.lua"),
+                    _pipelined,
                 ),
             )
         ),

@@ -59,10 +59,20 @@ def _output(*command: str) -> str:
 
 def _compiled_c(name: str) -> pathlib.Path:
     target = BUILD / name
-    if not target.exists() or target.stat().st_mtime < (HERE / f"{name}.c").stat().st_mtime:
+    sources = (HERE / f"{name}.c", HERE / "loopback.h")
+    if not target.exists() or target.stat().st_mtime < max(each.stat().st_mtime for each in sources):
         BUILD.mkdir(parents=True, exist_ok=True)
         subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", target, HERE / f"{name}.c"], check=True)
     return target
+
+
+def _floor(name: str, program: str = "floor", *options: str, application: str = "hello") -> Peer:
+    return Peer(
+        name,
+        lambda port, app: [str(_compiled_c(program)), str(port), *options],
+        lambda: "C, parses nothing" if program == "floor_uring" else "C, epoll, parses nothing",
+        (application,),
+    )
 
 
 def compile_native() -> None:
@@ -379,36 +389,12 @@ _PEERS: tuple[Peer, ...] = (
         )
         for backlog in (5, 100, 1024)
     ),
-    Peer(
-        "floor",
-        lambda port, app: [str(_compiled_c("floor")), str(port)],
-        lambda: "C, epoll, parses nothing",
-        ("hello",),
-    ),
-    Peer(
-        "floor, deferred accept",
-        lambda port, app: [str(_compiled_c("floor")), str(port), "defer"],
-        lambda: "C, epoll, parses nothing",
-        ("hello",),
-    ),
-    *(
-        Peer(
-            f"floor, io_uring{name}",
-            lambda port, app, options=options: [str(_compiled_c("floor_uring")), str(port), *options],
-            lambda: "C, parses nothing",
-            ("hello",),
-        )  # type: ignore[misc]
-        for name, options in (("", ()), (", deferred accept", ("defer",)))
-    ),
-    *(
-        Peer(
-            f"floor, 1 MB{name}",
-            lambda port, app, options=options: [str(_compiled_c("floor_big")), str(port), *options],
-            lambda: "C, epoll, parses nothing",
-            ("big",),
-        )  # type: ignore[misc]
-        for name, options in (("", ()), (", MSG_ZEROCOPY", ("zerocopy",)))
-    ),
+    _floor("floor"),
+    _floor("floor, deferred accept", "floor", "defer"),
+    _floor("floor, io_uring", "floor_uring"),
+    _floor("floor, io_uring, deferred accept", "floor_uring", "defer"),
+    _floor("floor, 1 MB", "floor_big", application="big"),
+    _floor("floor, 1 MB, MSG_ZEROCOPY", "floor_big", "zerocopy", application="big"),
     Peer(
         "node",
         lambda port, app: ["node", str(HERE / "run_node.js"), str(port), app],
@@ -424,12 +410,7 @@ _PEERS: tuple[Peer, ...] = (
         )  # type: ignore[misc]
         for name in ("nethttp", "fasthttp")
     ),
-    Peer(
-        "floor, fibonacci",
-        lambda port, app: [str(_compiled_c("floor")), str(port), "fib"],
-        lambda: "C, epoll, parses nothing",
-        ("fib",),
-    ),
+    _floor("floor, fibonacci", "floor", "fib", application="fib"),
     _native("syncless native", 1),
     *COROUTINES,
     _native("syncless beside native", 1, "/native"),

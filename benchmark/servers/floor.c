@@ -5,15 +5,14 @@
    floor PORT fib: fibonacci(10^6) in 32 bits for each of them, and its digits. */
 
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
+
+#include "loopback.h"
 
 static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\nServer: syncless\r\n"
                              "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nHello, World!";
@@ -57,18 +56,12 @@ static int serve(int fd) {
 }
 
 int main(int argc, char **argv) {
-    int one = 1, seconds = 30, defer = argc > 2 && !strcmp(argv[2], "defer"), listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), poller = epoll_create1(0), i;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(argv[1])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int defer = argc > 2 && !strcmp(argv[2], "defer");
+    int listener = listening(argv[1], SOCK_NONBLOCK, defer), poller = epoll_create1(0), i;
     struct epoll_event event = {.events = EPOLLIN, .data.fd = listener}, events[256];
     computes = argc > 2 && !strcmp(argv[2], "fib");
     for (i = 0; i < MOST; i++)
         memcpy(answers + i * SIZE, answer, SIZE);
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (defer)
-        setsockopt(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 1024))
-        return 1;
     epoll_ctl(poller, EPOLL_CTL_ADD, listener, &event);
     for (;;) {
         int n = epoll_wait(poller, events, 256, -1);

@@ -4,16 +4,15 @@
    floor_big PORT [zerocopy]: with `zerocopy`, by MSG_ZEROCOPY, whose notifications it reads. */
 
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
+
+#include "loopback.h"
 
 enum { BODY = 1000000, SLICE = 512 << 10, MOST = 4096 };
 static char *answer;
@@ -50,10 +49,8 @@ static int serve(int fd, unsigned events) {
 int main(int argc, char **argv) {
     static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
                                "Content-Length: 1000000\r\n\r\n";
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), poller = epoll_create1(0), one = 1, i;
+    int listener = listening(argv[1], SOCK_NONBLOCK, 0), poller = epoll_create1(0), one = 1, i;
     int zerocopy = argc > 2 && !strcmp(argv[2], "zerocopy");
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(atoi(argv[1])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct epoll_event event = {.events = EPOLLIN, .data.fd = listener}, events[256];
     size = sizeof head - 1 + BODY;
     answer = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -61,10 +58,6 @@ int main(int argc, char **argv) {
     memcpy(answer, head, sizeof head - 1);
     if (zerocopy)
         flags |= MSG_ZEROCOPY;
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 1024))
-        return 1;
     epoll_ctl(poller, EPOLL_CTL_ADD, listener, &event);
     for (;;) {
         int n = epoll_wait(poller, events, 256, -1);

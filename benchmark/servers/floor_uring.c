@@ -5,18 +5,17 @@
    floor_uring PORT [defer]: with `defer`, TCP_DEFER_ACCEPT. */
 
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/io_uring.h>
-#include <netinet/tcp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "loopback.h"
 
 #ifndef IORING_SETUP_NO_SQARRAY
 #define IORING_SETUP_NO_SQARRAY (1U << 16) /* Linux 6.6 */
@@ -106,9 +105,7 @@ static int serve(int slot, const struct io_uring_cqe *cqe) {
 }
 
 int main(int argc, char **argv) {
-    int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1, seconds = 30;
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(atoi(argv[1])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int listener = listening(argv[1], 0, argc > 2 && !strcmp(argv[2], "defer"));
     struct io_uring_params setup = {.cq_entries = 4 * ENTRIES};
     struct io_uring_buf_reg reg = {.ring_entries = BUFFERS};
     struct io_uring_rsrc_register slots = {.nr = 16384, .flags = IORING_RSRC_REGISTER_SPARSE};
@@ -117,13 +114,6 @@ int main(int argc, char **argv) {
     char *rings;
     for (i = 0; i < MOST; i++)
         memcpy(answers + i * SIZE, answer, SIZE);
-    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (argc > 2 && !strcmp(argv[2], "defer"))
-        setsockopt(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
-    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 1024))
-        return 1;
-
     setup.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE
                   | IORING_SETUP_NO_SQARRAY;
     if ((ring = syscall(SYS_io_uring_setup, ENTRIES, &setup)) < 0)
