@@ -362,6 +362,21 @@ EXPERIMENTS = {
                 ),
             )
         ),
+        *(
+            Experiment(
+                f"recorder-{application}",
+                f"{title}, with the record of its waits and without",
+                application,
+                ("syncless", "syncless, no wait recorded"),
+                lambda server, scale, number=connections: wrk(
+                    server.port, scale.seconds, connections=number, headers=FEW
+                ),
+            )
+            for application, title, connections in (
+                ("hello", "Hello, keep-alive: `wrk -t1 -c50`", 50),
+                ("sleep", "An application that sleeps 10 ms: `wrk -t1 -c1000`", 1000),
+            )
+        ),
         Experiment(
             "flask",
             "Flask's hello: `wrk -t1 -c50`",

@@ -41,6 +41,7 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
         "Threads that stand by",
         ["held-two", "held-idle", "standby-keepalive", "standby-connections", "standby-sleep"],
     ),
+    ("What it costs to record the waits of each request", ["recorder-hello", "recorder-sleep"]),
     ("A timer after the answer: uWSGI", ["calllater"]),
     ("Several cores: Go", ["cores-hello-1", "cores-hello-2", "cores-fib-1", "cores-fib-2"]),
     (

@@ -139,9 +139,23 @@ def test_instructions_are_counted_and_repeat():
 def test_load_above_its_budget_is_named(monkeypatch, capsys):
     monkeypatch.setattr(instructions, "BUDGET", {"pipelined": 3000, "keepalive": 5000})
     monkeypatch.setattr(instructions, "count", lambda name, requests, tree: 4000.0)
+    monkeypatch.setattr(instructions, "PRICES", {})
     assert not instructions.within_budget()
     assert [line.endswith("too many") for line in capsys.readouterr().out.splitlines()] == [True, False]
     monkeypatch.setitem(instructions.BUDGET, "pipelined", 4000)
+    assert instructions.within_budget()
+
+
+def test_price_above_its_limit_is_named(monkeypatch, capsys):
+    counts = {"keepalive": 1010.0, "keepalive+hello unrecorded": 1000.0}
+    monkeypatch.setattr(instructions, "BUDGET", {"keepalive": 5000})
+    monkeypatch.setattr(instructions, "count", lambda name, requests, tree: counts[name])
+    monkeypatch.setattr(instructions, "PRICES", {"keepalive": ("keepalive+hello unrecorded", 1.005)})
+    assert not instructions.within_budget()
+    assert capsys.readouterr().out.endswith(
+        "keepalive is 1.0100 of keepalive+hello unrecorded, of at most 1.005: too many\n"
+    )
+    counts["keepalive"] = 1005.0
     assert instructions.within_budget()
 
 

@@ -343,6 +343,12 @@ _PEERS: tuple[Peer, ...] = (
         for threads, words in (("1", "a thread stands by"), ("2", "two threads stand by"))
     ),
     Peer(
+        "syncless, no wait recorded",
+        lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), f"{app} unrecorded"],
+        package_version("syncless"),
+        ("hello", "sleep"),
+    ),
+    Peer(
         "syncless, select",
         lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), app],
         package_version("syncless"),

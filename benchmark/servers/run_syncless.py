@@ -1,6 +1,7 @@
 """syncless: run_syncless.py PORT APPLICATION [WORKERS [ACCESS LOG [STANDBY THREADS]]]; "logged" is hello with
 the access log on stdout, "counted" is hello whose requests are counted as for metrics, without the thread
-that reads the counts, "patched" is hello under the patch"""
+that reads the counts, "patched" is hello under the patch; " unrecorded" behind a
+name: no wait of a request is recorded"""
 
 import os
 import sys
@@ -10,7 +11,7 @@ from apps import named
 import syncless
 from syncless.wsgi import Server, serve
 
-port, name = int(sys.argv[1]), sys.argv[2]
+port, name = int(sys.argv[1]), sys.argv[2].removesuffix(" unrecorded")
 workers = int((sys.argv[3:] or ["0"])[0])
 log = (sys.argv[4:] or [True if name == "logged" else None])[0] or None
 standby = int((sys.argv[5:] or ["0"])[0])
@@ -29,6 +30,7 @@ else:
         access_log=log,
         patch=standby > 0 or name in ("database", "patched"),
         standby_threads=standby,
+        recorded_waits=64 if name == sys.argv[2] else 0,
         http2="cleartext" if name.startswith("http2") else "off",
         certfile=os.environ.get("CERTFILE"),
         keyfile=os.environ.get("KEYFILE"),

@@ -6,7 +6,6 @@ from libc.stdint cimport int64_t
 from syncless._core.scheduler cimport BaseTasklet, Recorder
 
 cdef enum:
-    MOST = 64           # waits that are kept
     WORDS = 56          # bytes
 
 
@@ -24,9 +23,10 @@ cdef class WaitRecorder(Recorder):
     cdef KeptWait* waits
     cdef int count              # of those that are kept
     cdef int room
+    cdef int most
     cdef readonly long long number      # of all waits
     cdef int64_t waited_ns      # in all of them
-    cdef int64_t shortest       # ns: of those that are kept, once there are MOST
+    cdef int64_t shortest       # ns: of those that are kept, once there are `most`
     cdef int forget(self) noexcept
     cdef KeptWait* place(self, int64_t ns) noexcept
 

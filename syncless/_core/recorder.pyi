@@ -3,6 +3,7 @@ from syncless._core.tasklet import Tasklet
 from syncless._core.waits import Wait
 
 class WaitRecorder(Recorder):
+    def __init__(self, most: int) -> None: ...
     @property
     def number(self) -> int: ...
     def kept(self) -> list[Wait]:

@@ -1,7 +1,7 @@
 """WaitRecorder: for what a tasklet has waited, at which line of the program, and for how long.
 
-It is told by Scheduler.park() when a wait is over, and keeps the MOST longest waits as C structs: no object
-is made for a wait. Their lines and the peers of their sockets are looked up once the tasklet has waited for
+It is told by Scheduler.park() when a wait is over, and keeps the longest waits as C structs: no object is
+made for a wait. Their lines and the peers of their sockets are looked up once the tasklet has waited for
 LOOK_AFTER in all: a quick request does not pay for that. Words are made when somebody reads. Tracer keeps
 the runs and waits of all tasklets in the same way, while somebody looks.
 
@@ -248,6 +248,11 @@ cdef object as_wait(KeptWait* one):
 
 
 cdef class WaitRecorder(Recorder):
+    """WaitRecorder(most): keeps that many waits."""
+
+    def __init__(self, int most):
+        self.most = most
+
     def __dealloc__(self):
         self.forget()
         free(self.waits)
@@ -272,11 +277,11 @@ cdef class WaitRecorder(Recorder):
         cdef KeptWait* more
         cdef KeptWait* found
         cdef int i, room
-        if self.count == MOST:
+        if self.count == self.most:
             if ns <= self.shortest:
                 return NULL
             found = &self.waits[0]
-            for i in range(1, MOST):
+            for i in range(1, self.most):
                 if self.waits[i].ns < found.ns:
                     found = &self.waits[i]
             self.shortest = found.ns
@@ -285,7 +290,7 @@ cdef class WaitRecorder(Recorder):
             drop_found(found)
             return found
         if self.count == self.room:
-            room = self.room * 2 if self.room else 4
+            room = min(self.room * 2 if self.room else 4, self.most)
             more = <KeptWait*> realloc(self.waits, room * sizeof(KeptWait))
             if more == NULL:
                 return NULL
@@ -294,7 +299,7 @@ cdef class WaitRecorder(Recorder):
         found = &self.waits[self.count]
         found.code = found.query = NULL
         self.count += 1
-        if self.count == MOST:
+        if self.count == self.most:
             self.shortest = -1
         return found
 

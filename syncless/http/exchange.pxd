@@ -59,7 +59,8 @@ cdef class Exchange(Tasklet):
         """It becomes the exchange for the request, in an object that may have been another before."""
         cdef const head* found = incoming.found
         begin_anew(self)
-        (<WaitRecorder> self.recorder).begin()
+        if self.recorder is not None:
+            (<WaitRecorder> self.recorder).begin()
         renew_context(self)
         self.peer.begin(incoming)
         begin_response(

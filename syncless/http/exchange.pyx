@@ -173,7 +173,8 @@ cdef class Exchange(Tasklet):
         self.listener = listener
         self.request = request
         self.response = Response(listener)
-        self.recorder = WaitRecorder()
+        if listener.recorded_waits:
+            self.recorder = WaitRecorder(listener.recorded_waits)
 
     cdef int respond(self) noexcept:
         return 0
@@ -486,6 +487,11 @@ cdef class Exchange(Tasklet):
         """Seconds from the time in the X-Request-Start of a trusted proxy to the request's begin; None if it
         does not tell."""
         return self.queued if self.knows_start() and self.queued >= 0 else None
+
+    @property
+    def cancel_seconds(self):
+        """The limit of this name, for patches/queries.py."""
+        return self.listener.cancel_seconds
 
     def summary(self) -> dict:
         """A summary of the request for status pages, in any thread. Its path is as the client meant it and

@@ -15,6 +15,7 @@ MAY_BE_ZERO = {
     "requests",
     "queued",
     "remembered",
+    "recorded_waits",
     "drain_bytes",
     "body_rate",
     "body_grace_seconds",
@@ -56,6 +57,10 @@ class Limits:
     remembered: int = 1024
     """Number of active connections whose last request head is kept, about 4 kB each, so that the same fields
     need not be read again. 0: none."""
+    recorded_waits: int = 64
+    """Number of waits of a request, the longest, that are kept while it runs, 104 bytes each: the log of slow
+    requests, the status page and the message of a deadline tell of them. 0: no wait is recorded. At most
+    10000."""
     drain_bytes: int = 1 << 16
     """Maximum bytes of an unread request body that are read and dropped to keep the connection; a larger rest
     closes it."""
@@ -112,6 +117,9 @@ class Limits:
     request_seconds: float = 0.0
     """Seconds from the head of a request to the end of its response; then RequestTimeout is raised in its
     tasklet. If the application does not catch it, the client gets a 503. 0: no limit (gunicorn: 30)."""
+    cancel_seconds: float = 1.0
+    """Maximum seconds for which a request that is interrupted in a query goes on, to end it on the database's
+    server; then the connection is closed. Another tasklet has one second."""
     queue_seconds: float = 30.0
     """Seconds that a request may be queued (see `queued`), then 503 with Retry-After. If a trusted proxy
     sends X-Request-Start, the time since then counts, too."""
@@ -175,6 +183,8 @@ class Limits:
                 raise ValueError(f"limit {name} must be positive, not {value!r}")
         if self.header_count > 128:
             raise ValueError(f"limit header_count can be 128 at most, not {self.header_count}")
+        if self.recorded_waits > 10_000:
+            raise ValueError(f"limit recorded_waits can be 10000 at most, not {self.recorded_waits}")
         if self.linger_bytes > 4_000_000_000:
             raise ValueError(f"limit linger_bytes can be 4000000000 at most, not {self.linger_bytes}")
         if self.head_bytes > 60000:

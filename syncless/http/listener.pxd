@@ -228,6 +228,8 @@ cdef class Listener:
     cdef object slow_requests           # SlowRequests, or None
     cdef int64_t slow_ns                # a request that took as long is one of them; NEVER
     cdef readonly str on_hangup         # one of ON_HANGUP
+    cdef int recorded_waits             # of each request
+    cdef double cancel_seconds          # for each query that is interrupted
     cdef bint request_ids               # each request is given its IDs before it begins
     cdef bint bounds                    # any of these, or a request may be ended before its time
     cdef readonly bint stopping         # every response closes its connection

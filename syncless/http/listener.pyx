@@ -550,6 +550,8 @@ cdef class Listener:
         self.proxy_protocol = proxy_protocol
         self.on_hangup = on_hangup
         self.request_ids = request_ids
+        self.recorded_waits = int(limits.recorded_waits)
+        self.cancel_seconds = limits.cancel_seconds
         self.trusted_fields = trusted_fields
         self.bounds = (
             self.limits.request_ns or request_ids or on_hangup != ON_HANGUP[0]

@@ -302,6 +302,7 @@ class LimitOptions(TypedDict, total=False):
     trailer_bytes: int
     body_bytes: int
     remembered: int
+    recorded_waits: int
     drain_bytes: int
     streams: int
     pipelined: int
@@ -322,6 +323,7 @@ class LimitOptions(TypedDict, total=False):
     body_rate: int
     body_grace_seconds: float
     request_seconds: float
+    cancel_seconds: float
     queue_seconds: float
     retry_seconds: float
     write_seconds: float

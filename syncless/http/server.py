@@ -149,6 +149,10 @@ class Server:
         self.sockets = Sockets(wanted, options, self.certificates is not None)
         if slow_request < 0:
             raise ValueError("slow_request must not be negative")
+        if slow_request and not self.limits.recorded_waits:
+            raise ValueError(
+                "slow_request tells what a request has waited for: the limit recorded_waits must not be 0"
+            )
         self.slow_request = slow_request
         self.slow_requests: SlowRequests | None = None
         self.keeps_slowest = False
@@ -228,7 +232,7 @@ class Server:
         watch_hubs()
         self.told_to_stop = Event()  # applications find it
         self.logs.open()
-        if self.slow_request or self.keeps_slowest:
+        if self.slow_request or (self.keeps_slowest and self.limits.recorded_waits):
             slow = import_module("syncless.http.slowrequests")
             self.slow_requests = slow.SlowRequests(self.slow_request, self.logs.errors, self.keeps_slowest)
         opened: Opened = []

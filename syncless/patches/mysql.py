@@ -19,11 +19,12 @@ import socket
 import weakref
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any
 
 from syncless._core.current import next_thrown
 from syncless._core.wait.sync import Semaphore
-from syncless.patches.queries import CANCEL_SECONDS, WHY, around, finish
+from syncless.patches.queries import WHY, around, cancel_seconds, finish
 from syncless.patches.registry import Patcher
 
 FIND = (
@@ -62,10 +63,10 @@ def pymysql(patcher: Patcher, module: Any) -> None:
             self._force_close()
             raise
 
-    def another(broken: Any) -> Any:
+    def another(broken: Any, seconds: float) -> Any:
         made = copy.copy(broken)
         made.init_command = made.sql_mode = made.autocommit_mode = made._result = None
-        made.connect_timeout = made._read_timeout = made._write_timeout = CANCEL_SECONDS
+        made.connect_timeout = made._read_timeout = made._write_timeout = seconds
         made.cursorclass = module.Cursor
         connect(made)
         return made
@@ -76,7 +77,7 @@ def pymysql(patcher: Patcher, module: Any) -> None:
             port = vars(connection).pop(ports, None)  # the driver closes what is interrupted
             if port is not None:
                 number = connection.server_thread_id[0]
-                finish(_kill, lambda: another(connection), number, port, leave=True)
+                finish(_kill, partial(another, connection, cancel_seconds()), number, port, leave=True)
 
     def rows_broken_off(result: Any, error: BaseException) -> None:
         connection = result.connection
@@ -96,17 +97,16 @@ def mysqlclient(patcher: Patcher, module: Any) -> None:
     own."""
     connections = module.Connection
     connect = connections.__init__
-    made: weakref.WeakKeyDictionary[Any, tuple[int, Callable[[], Any]]] = weakref.WeakKeyDictionary()
+    made: weakref.WeakKeyDictionary[Any, tuple[int, Callable[..., Any]]] = weakref.WeakKeyDictionary()
     """Connection -> its port here, and what makes another one."""
 
     def connect_and_remember(self: Any, *args: Any, **kwargs: Any) -> None:
         connect(self, *args, **kwargs)
-        limits = {f"{name}_timeout": math.ceil(CANCEL_SECONDS) for name in ("connect", "read", "write")}
         others = {
             name: value for name, value in kwargs.items() if name not in ("init_command", "cursorclass")
         }
         with suppress(AttributeError), socket.socket(fileno=os.dup(self.fileno())) as sock:
-            made[self] = port_of(sock), lambda: another(*args, **{**others, **limits})
+            made[self] = port_of(sock), partial(another, *args, **others)
 
     def another(*args: Any, **kwargs: Any) -> Any:
         connection = connections.__new__(connections, *args, **kwargs)
@@ -117,9 +117,11 @@ def mysqlclient(patcher: Patcher, module: Any) -> None:
         if isinstance(error, connections.OperationalError) and 2000 <= error.args[0] < 3000:
             thrown = next_thrown()
             if thrown is not None:
-                port, connect_again = made.pop(connection, (None, None))
-                if port is not None:
-                    finish(_kill, connect_again, connection.thread_id(), port, leave=True)
+                if (remembered := made.pop(connection, None)) is not None:
+                    port, connect_again = remembered
+                    seconds = math.ceil(cancel_seconds())
+                    limits = {f"{name}_timeout": seconds for name in ("connect", "read", "write")}
+                    finish(_kill, partial(connect_again, **limits), connection.thread_id(), port, leave=True)
                 raise thrown from error
 
     def rows_broken_off(cursor: Any, error: BaseException) -> None:

@@ -23,13 +23,13 @@ from typing import Any
 
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
-from syncless._core.current import ThrownHere, may_park, uninterrupted, wait_readable
+from syncless._core.current import ThrownHere, current, may_park, uninterrupted, wait_readable
 from syncless._core.tasklet import spawn
 from syncless._core.timeout import Timeout
 from syncless.patches.registry import Patcher
 
 CANCEL_SECONDS = 1.0
-"""Seconds for which an interrupted tasklet goes on, to end its query."""
+"""Seconds for which an interrupted tasklet goes on, to end its query. A request has a limit of that name."""
 AGAIN_SECONDS = 0.1
 """Seconds after which the server is told again."""
 
@@ -40,8 +40,14 @@ WHY = "leaves the query running"
 _pool = ThreadPool(32)
 
 
+def cancel_seconds() -> float:
+    """Those of the running tasklet."""
+    seconds: float = getattr(current(), "cancel_seconds", CANCEL_SECONDS)
+    return seconds
+
+
 def finish(function: Callable[..., object], *args: Any, leave: bool = False) -> None:
-    """function(*args) for at most CANCEL_SECONDS, whatever else is thrown at the tasklet meanwhile: that is
+    """function(*args) for at most cancel_seconds(), whatever else is thrown at the tasklet meanwhile: that is
     raised at its next wait. With `leave` it goes on beyond that time. Errors of the function are dropped."""
     if not may_park():
         return
@@ -52,7 +58,7 @@ def finish(function: Callable[..., object], *args: Any, leave: bool = False) -> 
 
     tidying = spawn(body)
     try:
-        uninterrupted(tidying.join, CANCEL_SECONDS)
+        uninterrupted(tidying.join, cancel_seconds())
     finally:
         if not leave:
             uninterrupted(tidying.kill)
@@ -116,7 +122,7 @@ def psycopg(patcher: Patcher, module: Any) -> None:
             if module.pq.version() < 170000:  # it waits in C
                 in_thread(connection.cancel)
             else:
-                connection.cancel_safe(timeout=CANCEL_SECONDS)
+                connection.cancel_safe()
 
         cancel_until(lambda: module.waiting.wait(answer, connection.pgconn.socket), cancel)
 

@@ -57,7 +57,7 @@ def test_each_limit_of_the_struct_is_used():
 
 
 def test_any_number_fits():
-    most = {"header_count": 128, "linger_bytes": 4_000_000_000, "head_bytes": 60000}
+    most = {"header_count": 128, "linger_bytes": 4_000_000_000, "head_bytes": 60000, "recorded_waits": 10_000}
     for name in NUMBERS:
         most.setdefault(name, math.inf if name.endswith("_seconds") else 1 << 62)
     Listener(Application(), Limits(**most), None, None)

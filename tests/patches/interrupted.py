@@ -14,7 +14,7 @@ import warnings
 from types import SimpleNamespace
 
 import syncless
-from syncless.patches import mysql, patch_all, patch_native, queries
+from syncless.patches import patch_all, patch_native, queries
 
 TASKLETS = 40
 LONG = 60
@@ -335,7 +335,7 @@ def refused(application, seconds=0.2):
     from syncless.wsgi import Server
 
     errors = io.StringIO()
-    server = Server(application, port=0, request_seconds=seconds, error_log=errors)
+    server = Server(application, port=0, request_seconds=seconds, cancel_seconds=LONG, error_log=errors)
     server.start()
     with contextlib.closing(HTTPConnection(*server.address[:2])) as client:
         for path in ("/connect", "/"):
@@ -475,7 +475,7 @@ def passing_on(port, closed):
 
 def unheard(driver, port):
     """What is left of a query when nobody answers the cancel."""
-    queries.CANCEL_SECONDS = mysql.CANCEL_SECONDS = 0.05
+    queries.CANCEL_SECONDS = 0.05
     closed = []
     with passing_on(port, closed) as proxy:
         behind = type(driver)(proxy)
@@ -544,7 +544,7 @@ def storm(driver, queries):
 
 def main(name, port, what, *numbers):
     patch_all()
-    queries.CANCEL_SECONDS = mysql.CANCEL_SECONDS = LONG  # no verdict depends on the speed of the machine
+    queries.CANCEL_SECONDS = LONG  # no verdict depends on the speed of the machine
     driver, module, _ = DRIVERS[name]
     if module == "MySQLdb":
         patch_native("MySQLdb")

@@ -31,6 +31,22 @@ def test_interrupted_tasklet_goes_on_for_a_second_at_most():
     assert told[:10] == [number / 10 for number in range(10)] and told[-1] == queries.CANCEL_SECONDS
 
 
+def test_interrupted_request_goes_on_for_its_limit_at_most(start):
+    def app(environ, start_response):
+        try:
+            syncless.sleep(9)
+        finally:
+            began = time.monotonic()
+            queries.finish(queries.cancel_until, syncless.Event().wait, lambda: None)
+            told.append(round(time.monotonic() - began, 6))
+
+    told = []
+    for seconds in (0.25, 2.5):
+        server = start(app, request_seconds=0.5, cancel_seconds=seconds)
+        assert start.client(server).get("/")[0] == 503
+    assert told == [0.25, 2.5]
+
+
 def test_interrupted_tasklet_goes_on_as_soon_as_its_query_has_ended():
     began = time.monotonic()
     queries.finish(queries.cancel_until, lambda: syncless.sleep(0.03), lambda: None)

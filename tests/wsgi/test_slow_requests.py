@@ -114,6 +114,11 @@ def test_negative_time_is_refused():
         Server(application, slow_request=-1)
 
 
+def test_it_is_refused_where_no_wait_is_recorded():
+    with pytest.raises(ValueError, match=r"slow_request .*: the limit recorded_waits must not be 0"):
+        Server(application, slow_request=1, recorded_waits=0)
+
+
 def test_deadline_of_the_request_says_where_its_time_went(asked):
     told = asked("/waits", request_seconds=0.9)
     assert re.search(

@@ -1,6 +1,7 @@
 """Each request keeps what it has waited for, where, and for how long."""
 
 import asyncio
+import functools
 import gc
 import time
 import types
@@ -25,17 +26,17 @@ def answer(start_response, body=b"ok"):
 def waits_of(start):
     """The waits of a request to an application that calls the functions, one after the other."""
 
-    def ask(*functions, requests=1):
+    def ask(*functions, requests=1, **options):
         told = []
 
         def app(environ, start_response):
             for function in functions:
                 function()
-            kept = recorded(syncless.current())
-            told.append((kept.kept(), kept.number, kept.waited_seconds, kept.queued_seconds))
+            if (kept := recorded(syncless.current())) is not None:
+                told.append((kept.kept(), kept.number, kept.waited_seconds, kept.queued_seconds))
             return answer(start_response)
 
-        client = start.client(start(app))
+        client = start.client(start(app, **options))
         for _ in range(requests):
             assert client.get("/")[2] == b"ok"
         return told
@@ -166,6 +167,27 @@ def test_longest_waits_are_kept_of_many(waits_of):
     assert number == 300 and len(waits) == 64
     assert lengths == sorted((300 if n == 7 else 1 + n % 50 for n in range(300)), reverse=True)[:64]
     assert [wait.since for wait in waits] == sorted(wait.since for wait in waits)
+
+
+@pytest.mark.parametrize("most", [1, 3, 4, 5])
+def test_as_many_waits_are_kept_as_the_limit_says(waits_of, most):
+    lengths = [0.3, 0.1, 0.5, 0.2, 0.4, 0.6, 0.15]
+    pauses = [functools.partial(syncless.sleep, length) for length in lengths]
+    for waits, number, waited, _ in waits_of(*pauses, requests=2, recorded_waits=most):
+        kept = [wait.seconds for wait in waits]
+        longest_first = sorted(lengths, reverse=True)[:most]
+        assert kept == pytest.approx([length for length in lengths if length in longest_first], abs=1e-3)
+        assert number == 7 and waited == pytest.approx(sum(lengths), abs=1e-2)
+
+
+def test_no_wait_is_recorded_where_the_limit_is_zero(waits_of, start):
+    assert waits_of(pause, requests=2, recorded_waits=0) == []
+
+    def late(environ, start_response):
+        syncless.sleep(9)
+
+    server = start(late, request_seconds=0.5, recorded_waits=0)
+    assert start.client(server).get("/")[0] == 503
 
 
 def test_next_request_of_the_connection_begins_anew(waits_of):
