@@ -371,6 +371,7 @@ EXPERIMENTS = {
                 lambda server, scale, number=connections: wrk(
                     server.port, scale.seconds, connections=number, headers=FEW
                 ),
+                note="Rounds differ by more than the record costs; `make bench ARGS=instructions` counts it.",
             )
             for application, title, connections in (
                 ("hello", "Hello, keep-alive: `wrk -t1 -c50`", 50),
