@@ -31,7 +31,8 @@ def say(text: str) -> None:
 
 
 def run_experiment(experiment: Experiment, scale: Scale, only: list[str] | None) -> dict[str, Any]:
-    """All peers, one after the other, and that as many times as there are rounds."""
+    """All peers, one after the other, and that as many times as there are rounds, each second time in the
+    opposite order."""
     peers: dict[str, Any] = {}
     for name in experiment.peers:
         if only and name not in experiment.ours and name not in only:
@@ -44,7 +45,7 @@ def run_experiment(experiment: Experiment, scale: Scale, only: list[str] | None)
         except (Absent, subprocess.CalledProcessError, FileNotFoundError) as error:
             peers[name] = {"absent": str(error)}
     for number in range(scale.rounds):
-        for name, entry in peers.items():
+        for name, entry in list(peers.items())[:: -1 if number % 2 else 1]:
             if "absent" in entry:
                 continue
             say(f"{experiment.name}: round {number + 1} of {scale.rounds}, {name}")
