@@ -63,6 +63,9 @@ cdef object task_now = current_task
 
 
 cdef tuple SECURE = ("https", "wss")
+# the strings that applications have sent for these types: mostly the same objects again
+cdef object last_start = "http.response.start"
+cdef object last_body = "http.response.body"
 
 
 cdef str as_bytes(str text):
@@ -370,6 +373,7 @@ cdef class ASGIExchange(Conversation):
 
     cdef object take_message(self, object message):
         """None, or the future that it waits for."""
+        global last_start, last_body
         if not isinstance(message, dict):
             raise TypeError(f"a message must be a dict, not {type(message).__name__}")
         kind = (<dict> message).get("type")
@@ -377,10 +381,12 @@ cdef class ASGIExchange(Conversation):
             raise RuntimeError(f"the message {kind!r} came after the response was complete")
         if self.peer.is_gone():
             return self.send_to_nobody()
-        if kind == "http.response.start":
+        if kind is last_start or kind == "http.response.start":
+            last_start = kind
             self.start_response(<dict> message)
             return None
-        if kind == "http.response.body":
+        if kind is last_body or kind == "http.response.body":
+            last_body = kind
             return self.send_body(<dict> message)
         if kind == "http.response.pathsend" and self.stage == STARTED:
             return self.later(self._send_path, (message["path"],))

@@ -50,14 +50,15 @@ cdef class FirstStep:
     cdef Dispatcher dispatcher      # of the asyncio loop
     cdef object task                # that has not begun, or None
     cdef Handle step                # its first, as it has asked the loop for it
-    cdef object list_it             # puts the task into asyncio.all_tasks(), and
-    cdef object unlist              # takes it away; both are given
-    cdef object entry
+    cdef set listed                 # behind asyncio.all_tasks(); None: it is another function's
+    cdef object entry               # of the task in it
     cdef char before[TASK_MOST]     # the task as it was when it was made
 
     cdef object begin(self, object coroutine)
     cdef int make(self, object coroutine) except -1
     cdef int make_spare(self) except -1
+    cdef int list_task(self) except -1
+    cdef int unlist_task(self) except -1
     cdef bint is_untouched(self) except -1
     cdef object give_over(self, Relay relay)
     cdef object make_step(self)

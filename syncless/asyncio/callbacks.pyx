@@ -23,6 +23,8 @@ import _asyncio
 from asyncio import Task
 from asyncio.tasks import _enter_task as enter_task
 from asyncio.tasks import _leave_task as leave_task
+from asyncio.tasks import _register_task as register_task
+from asyncio.tasks import _unregister_task as unregister_task
 from selectors import _fileobj_to_fd as number_of
 import threading
 
@@ -43,7 +45,7 @@ from syncless._core.threadloop cimport get_loop, peek_loop
 from syncless.asyncio.dispatcher cimport Dispatcher, Handle, Runner, TimerHandle, keep_for
 
 from syncless._core.cpython.layouts import UnknownLayout
-from syncless.tools.runningloop import listing_of
+from syncless.tools.runningloop import current_tasks, listing_of
 
 
 cdef class ReadyHandle(Handle):
@@ -343,6 +345,7 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* one)
 
 cdef object new_task = Task
+cdef dict tasks_now = current_tasks()
 cdef Py_ssize_t task_size = Task.__basicsize__
 # Stands for a runner while a task is made: no other one is called for its first step.
 cdef Runner nobody = Runner.__new__(Runner)
@@ -412,22 +415,24 @@ cdef class FirstStep:
         if self.task is None:
             self.make_spare()
         set_coroutine(self.task, coroutine)
-        self.list_it(self.entry)
-        enter_task(dispatcher.loop, self.task)
+        self.list_task()
+        if tasks_now is None or tasks_now.setdefault(dispatcher.loop, self.task) is not self.task:
+            enter_task(dispatcher.loop, self.task)
         PyContext_Enter(self.step.context)
         outcome = PyIter_Send(<PyObject*> coroutine, <PyObject*> None, &result)
         error = raised() if outcome == PYGEN_ERROR else None
         PyContext_Exit(self.step.context)
-        leave_task(dispatcher.loop, self.task)
+        if tasks_now is None or tasks_now.pop(dispatcher.loop, None) is not self.task:
+            leave_task(dispatcher.loop, self.task)
         if outcome != PYGEN_NEXT:
-            self.unlist(self.entry)
+            self.unlist_task()
             set_coroutine(self.task, idle)
             if self.is_untouched():
                 if error is not None:
                     raise error
                 Py_DECREF(<object> result)
                 return None
-            self.list_it(self.entry)
+            self.list_task()
         relay = Relay.__new__(Relay)
         relay.coroutine = coroutine
         relay.waits = outcome == PYGEN_NEXT
@@ -476,9 +481,24 @@ cdef class FirstStep:
         """A task for one coroutine after the other. Nobody hears of it before there is one."""
         self.make(idle)
         self.task._log_destroy_pending = False
-        self.list_it, self.unlist, self.entry = listing_of(self.task)
-        self.unlist(self.entry)
+        self.listed, self.entry = listing_of(self.task)
+        self.unlist_task()
         memcpy(self.before, <PyObject*> self.task, task_size)
+        return 0
+
+    cdef int list_task(self) except -1:
+        """From now on asyncio.all_tasks() has the task."""
+        if self.listed is None:
+            register_task(self.task)
+        else:
+            self.listed.add(self.entry)
+        return 0
+
+    cdef int unlist_task(self) except -1:
+        if self.listed is None:
+            unregister_task(self.task)
+        else:
+            self.listed.discard(self.entry)
         return 0
 
     cdef bint is_untouched(self) except -1:
@@ -496,7 +516,7 @@ cdef class FirstStep:
         mark[0] &= ~must_cancel_bit                 # or it would throw, instead of looking what it waits for
         set_coroutine(self.task, relay)
         self.task._log_destroy_pending = True
-        self.list_it = self.unlist = self.entry = None
+        self.listed = self.entry = None
         return self.make_step()
 
     cdef object make_step(self):

@@ -106,22 +106,27 @@ cdef enum:
 cdef class Application:
     cdef readonly RequestHeads heads    # of the connections that it answers
     cdef readonly bint stays            # its requests must run in the thread in which it was made
-    cdef list spares                    # exchanges that have ended, to be used again for any head
+    cdef list spares                    # exchanges that have ended, to be used again for any head: the first
+    cdef int spare_count                # so many, then None
 
     cdef Exchange exchange(self, const Incoming* incoming)
     cdef int take_back(self, Exchange exchange, int fd) except -1
 
     cdef inline Exchange take_spare(self):
         """One of them, or None."""
-        return <Exchange> self.spares.pop() if self.spares else None
+        cdef Exchange exchange
+        if self.spare_count == 0:
+            return None
+        self.spare_count -= 1
+        exchange = <Exchange> self.spares[self.spare_count]
+        self.spares[self.spare_count] = None
+        return exchange
 
     cdef inline int keep_spare(self, Exchange exchange) except -1:
         exchange.forget()
-        if len(self.spares) < SPARES:
-            try:
-                self.spares.append(exchange)
-            except MemoryError:             # then it is freed, and its connection goes on
-                pass
+        if self.spare_count < SPARES:
+            self.spares[self.spare_count] = exchange
+            self.spare_count += 1
         return 0
 
     cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1

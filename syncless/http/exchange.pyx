@@ -533,7 +533,7 @@ cdef class Application:
 
     def __init__(self, int most=0):
         self.heads = RequestHeads(most)
-        self.spares = []
+        self.spares = [None] * SPARES
 
     cdef Exchange exchange(self, const Incoming* incoming):
         raise NotImplementedError
@@ -546,7 +546,8 @@ cdef class Application:
 
     def close(self) -> None:
         """Lets go of the objects kept for later requests."""
-        self.spares.clear()
+        self.spare_count = 0
+        self.spares = [None] * SPARES
 
 
 cdef class Session:

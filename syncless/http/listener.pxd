@@ -126,6 +126,7 @@ cdef class ResponseHeads:
     cdef int code                   # of it
     # the last head
     cdef object status
+    cdef int number                 # the status, if it was given as a number
     cdef tuple headers              # None: nothing is remembered
     cdef bytes head_dates           # the block that it has
     cdef bytes head                 # with the empty line at its end
@@ -135,7 +136,7 @@ cdef class ResponseHeads:
     cdef int status_code(self, object status) except -1
     cdef bytes dates(self)
     cdef bint is_last(self, object status, list headers) except -1
-    cdef bint is_same(self, int status, list headers) except -1
+    cdef bint is_same(self, int status, object headers) except -1
     cdef int remember(self, object status, list headers, Buffer* head, int64_t length, bint closes) except -1
 
 

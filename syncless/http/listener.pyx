@@ -49,14 +49,16 @@ Next to read: acceptor.pyx, which makes connections, and connection.pyx.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
+)
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 cimport cython
 from libc.stdint cimport INT64_MAX, int64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 from libc.time cimport time as seconds_now
 
 from syncless._core.clock cimport NEVER, monotonic_ns
@@ -355,6 +357,24 @@ cdef bytes status_line_of(object status):
     return b"HTTP/1.1 " + raw + b"\r\n"
 
 
+cdef bint is_same_bytes(PyObject* one, PyObject* other) noexcept:
+    return one == other or (
+        PyBytes_CheckExact(<object> one) and PyBytes_CheckExact(<object> other)
+        and PyBytes_GET_SIZE(<object> one) == PyBytes_GET_SIZE(<object> other)
+        and memcmp(PyBytes_AS_STRING(<object> one), PyBytes_AS_STRING(<object> other),
+                   PyBytes_GET_SIZE(<object> one)) == 0)
+
+
+cdef bint is_same_pair(PyObject* one, PyObject* other) noexcept:
+    """Whether both are the same pair of bytes; `other` is a pair."""
+    if one == other:
+        return True
+    return (
+        type(<object> one) is tuple and PyTuple_GET_SIZE(<object> one) == 2
+        and is_same_bytes(PyTuple_GET_ITEM(<object> one, 0), PyTuple_GET_ITEM(<object> other, 0))
+        and is_same_bytes(PyTuple_GET_ITEM(<object> one, 1), PyTuple_GET_ITEM(<object> other, 1)))
+
+
 @cython.final
 cdef class ResponseHeads:
     """ResponseHeads().
@@ -406,15 +426,15 @@ cdef class ResponseHeads:
                 return False
         return True
 
-    cdef bint is_same(self, int status, list headers) except -1:
-        """By value: tuples of bytes."""
+    cdef bint is_same(self, int status, object headers) except -1:
+        """By value: a list of pairs of bytes. Those that were kept with a number as status are pairs, too."""
         cdef Py_ssize_t i
-        if self.headers is None or not isinstance(self.status, int) or self.status != status:
+        if self.headers is None or self.number != status or type(headers) is not list:
             return False
         if PyList_GET_SIZE(headers) != PyTuple_GET_SIZE(self.headers) or self.dates() is not self.head_dates:
             return False
         for i in range(PyList_GET_SIZE(headers)):
-            if <object> PyList_GET_ITEM(headers, i) != <object> PyTuple_GET_ITEM(self.headers, i):
+            if not is_same_pair(PyList_GET_ITEM(headers, i), PyTuple_GET_ITEM(self.headers, i)):
                 return False
         return True
 
@@ -429,6 +449,7 @@ cdef class ResponseHeads:
         self.length = length
         self.closes = closes
         self.status = status
+        self.number = status if isinstance(status, int) else 0
         self.head_dates = self.date_block
         self.headers = tuple(headers)
         return 0

@@ -15,7 +15,7 @@ cdef class Response:
     # its head
     cdef object status              # a str or a number; None: there is no head yet
     cdef object headers             # the list given with it, where the access log wants some of it
-    cdef list fields                # the fields as pairs of bytes, where they were given as such
+    cdef object fields              # the fields as pairs of bytes, where they were given as such
     cdef int code
     cdef Buffer head                # but for the fields that frame the body
     cdef bytes last_head            # instead, whole, where it is that of the last response

@@ -113,12 +113,16 @@ cdef class Response:
         """As set_head(), with the status as a number and the headers as pairs of bytes."""
         cdef ResponseHeads heads = self.listener.response_heads
         cdef list pairs
+        cdef bint is_same = heads.is_same(status, fields)
         self.status = None
-        self.fields = pairs = as_pairs(fields)
+        if is_same:
+            self.fields = heads.headers
+        else:
+            self.fields = pairs = as_pairs(fields)
         if self.listener.access_log is not None and self.listener.access_log.wants_headers:
-            self.headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs]
+            self.headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.fields]
         self.code = heads.status_code(status)
-        if heads.is_same(status, pairs):
+        if is_same:
             self.last_head = heads.head
             self.length = heads.length
             self.closes = heads.closes

@@ -44,10 +44,18 @@ else:
         return before
 
 
-def listing_of(task: Any) -> tuple[Callable[[Any], None], Callable[[Any], None], Any]:
-    """Two functions of C that put a task into asyncio.all_tasks() and take it away, and their argument."""
+def current_tasks() -> dict[Any, Any] | None:
+    """Loop -> its current task, as asyncio's functions of C have it. Python 3.14 and later have no such dict."""
+    if sys.version_info >= (3, 14):
+        return None
+    found: dict[Any, Any] | None = getattr(sys.modules.get("_asyncio"), "_current_tasks", None)
+    return found
+
+
+def listing_of(task: Any) -> tuple[set[Any] | None, Any]:
+    """The set behind asyncio.all_tasks(), and the task's entry in it; no set since Python 3.14."""
     tasks: Any = sys.modules["asyncio.tasks"]
     if sys.version_info >= (3, 14):
-        return tasks._register_task, tasks._unregister_task, task
+        return None, None
     listed = tasks._scheduled_tasks if sys.version_info >= (3, 12) else tasks._all_tasks
-    return listed.data.add, listed.data.discard, weakref.ref(task, listed._remove)
+    return listed.data, weakref.ref(task, listed._remove)

@@ -529,6 +529,42 @@ def test_statuses_without_a_body(start, status):
         assert client.get()[::2] == (status, b"")
 
 
+FIELDS = [(b"x-one", b"1"), (b"content-length", b"2")]
+
+
+@pytest.mark.parametrize(
+    ("status", "fields", "told"),
+    [
+        (200, [(b"x-one", b"1"), (b"content-length", b"2")], "1"),
+        (200, [[b"x-one", b"1"], [b"content-length", b"2"]], "1"),
+        (200, tuple(FIELDS), "1"),
+        (200, dict(FIELDS).items(), "1"),
+        (201, FIELDS, "1"),
+        (200, [(b"x-one", b"2"), (b"content-length", b"2")], "2"),
+        (200, [(b"x-one", b"10"), (b"content-length", b"2")], "10"),
+        (200, [(b"x-two", b"1"), (b"content-length", b"2")], None),
+        (200, [(b"content-length", b"2")], None),
+        (200, [(b"x-one", "1"), (b"content-length", b"2")], "error"),
+        (200, [(b"x-one", bytearray(b"1")), (b"content-length", b"2")], "error"),
+        (200, [(b"x-one", b"1", b"1"), (b"content-length", b"2")], "error"),
+        (200, [b"ab", (b"content-length", b"2")], "error"),
+    ],
+)
+def test_head_of_the_last_response_is_used_for_the_same_fields_only(start, errors, status, fields, told):
+    messages = iter([(200, FIELDS), (200, list(FIELDS)), (status, fields), (200, FIELDS)])
+
+    async def answer(scope, receive, send):
+        status, fields = next(messages)
+        await send({"type": "http.response.start", "status": status, "headers": fields})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    server = start(http(answer), error_log=errors)
+    answers = [start.client(server).get() for _ in range(4)]
+    found = [(status, headers.get("x-one")) for status, headers, _ in answers]
+    changed = (500, None) if told == "error" else (status, told)
+    assert found == [(200, "1"), (200, "1"), changed, (200, "1")]
+
+
 def test_head_has_no_body(start):
     client = start.client(start(saying()))
     for _ in range(2):
