@@ -45,7 +45,7 @@ else:
 
 
 def current_tasks() -> dict[Any, Any] | None:
-    """Loop -> its current task, as asyncio's functions of C have it. Python 3.14 and later have no such dict."""
+    """Loop -> its current task, as asyncio's functions of C have it. Python 3.14 has no such dict."""
     if sys.version_info >= (3, 14):
         return None
     found: dict[Any, Any] | None = getattr(sys.modules.get("_asyncio"), "_current_tasks", None)
