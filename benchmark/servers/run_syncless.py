@@ -1,7 +1,7 @@
 """syncless: run_syncless.py PORT APPLICATION [WORKERS [ACCESS LOG [STANDBY THREADS]]]; "logged" is hello with
 the access log on stdout, "counted" is hello whose requests are counted as for metrics, without the thread
-that reads the counts, "patched" is hello under the patch; " unrecorded" behind a
-name: no wait of a request is recorded"""
+that reads the counts, "patched" is hello under the patch; " unrecorded" behind a name: no wait of a request
+is recorded"""
 
 import os
 import sys
