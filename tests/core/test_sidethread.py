@@ -163,3 +163,15 @@ def test_fork_goes_on_without_a_step_that_does_not_end(monkeypatch):
     release.set()
     assert eventually(lambda: len(steps) > 1)  # it was only the fork for which it had to end
     assert eventually(side.stop)
+
+
+def test_thread_goes_on_after_a_lack_of_memory():
+    class Short(Counting):
+        def step(self, descriptor):
+            if not self.steps:
+                self.steps += 1
+                raise MemoryError
+            return super().step(descriptor)
+
+    with Short() as one:
+        assert eventually(lambda: one.steps == 2)

@@ -20,6 +20,8 @@ _poll = select.poll  # before a patch replaces it
 
 PATIENCE = 1.0
 """Seconds for which a fork, or stop(), waits for the end of a step, and for the system's threads."""
+SHORTAGE = 0.1
+"""Seconds until a thread that was short of memory takes its next step."""
 
 
 def wait_readable(descriptors: Sequence[int], seconds: float) -> set[int]:
@@ -98,9 +100,13 @@ class _Life:
         self._ident, self._number = _thread.get_ident(), _thread.get_native_id()
         try:
             while not self._ends:
-                if not self._is_whole():
-                    self._open()
-                if not self._step(self._theirs.fileno()):
+                try:
+                    if not self._is_whole():
+                        self._open()
+                    goes_on = self._step(self._theirs.fileno())
+                except MemoryError:  # which may have been the loop's doing, and over
+                    goes_on = not self._over.acquire(timeout=SHORTAGE)
+                if not goes_on:
                     self._ended()
                     break
         finally:
