@@ -15,8 +15,9 @@ in its first step and mostly does not ask for its task. Decision: asyncio.curren
 a task that has not begun, and whose coroutine is the one that runs. If that waits, the task takes over
 (Relay). If it has ended, the task is as if nothing had been, and serves the next one. Danger: somebody still
 has the task, has cancelled it, named it, or waits for its end. So it is compared to the last byte with what
-it was before, and its context must be empty; else it comes to its end as any task. Price: the places of two
-fields of a task (layouts.pyx). Guarded by tests/asgi/test_firststep.py.
+it was before, and its context must be empty; else it comes to its end as any task. asyncio's dict of current
+tasks and its set of all tasks are written to directly, because a call of its functions costs several times as
+much. Price: the places of two fields of a task (layouts.pyx). Guarded by tests/asgi/test_firststep.py.
 """
 
 import _asyncio

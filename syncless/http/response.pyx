@@ -113,20 +113,16 @@ cdef class Response:
         """As set_head(), with the status as a number and the headers as pairs of bytes."""
         cdef ResponseHeads heads = self.listener.response_heads
         cdef list pairs
-        cdef bint is_same = heads.is_same(status, fields)
         self.status = None
-        if is_same:
-            self.fields = heads.headers
-        else:
-            self.fields = pairs = as_pairs(fields)
-        if self.listener.access_log is not None and self.listener.access_log.wants_headers:
-            self.headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.fields]
-        self.code = heads.status_code(status)
-        if is_same:
+        if heads.is_same(status, fields):
             self.last_head = heads.head
             self.length = heads.length
             self.closes = heads.closes
+            self.fields = heads.headers
+            self.code = heads.status_code(status)
         else:
+            self.fields = pairs = as_pairs(fields)
+            self.code = heads.status_code(status)
             self.begin_head(status)
             for name, value in pairs:
                 self.add_field(
@@ -134,6 +130,8 @@ cdef class Response:
                     value, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
             self.add_dates()
             heads.remember(status, pairs, &self.head, self.length, self.closes)
+        if self.listener.access_log is not None and self.listener.access_log.wants_headers:
+            self.headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.fields]
         self.status = str(status) if self.listener.access_log is not None else status
         return 0
 
