@@ -241,6 +241,8 @@ def run(part: Part) -> Result:
 
 running: set[subprocess.Popen[bytes]] = set()
 stopping = threading.Event()
+told: list[int] = []
+"""Signals that have come. An exception could come while a lock of the pool is held, and leave it so."""
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -255,14 +257,21 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def ended_at_last() -> Iterator[None]:
-    """Ends what still runs after SIGTERM or Ctrl-C; the pool would wait for it."""
+    """Ends what still runs after SIGTERM or Ctrl-C, which `told` has; the pool would wait for it."""
     stopping.clear()
+    told.clear()
+    numbers = [
+        each for each in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(each) is not signal.SIG_IGN
+    ]
+    before = {each: signal.signal(each, lambda number, frame: told.append(number)) for each in numbers}
     try:
         yield
     finally:
         stopping.set()
         for process in list(running):
             end(process)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 began = time.monotonic()
@@ -289,7 +298,10 @@ def run_all(parts: list[Part]) -> list[Result]:
                     say(f"{part.name}: not run, because {' and '.join(part.after)} failed")
                 else:
                     tasks[pool.submit(run, part)] = part
-            done, _ = concurrent.futures.wait(tasks, return_when=concurrent.futures.FIRST_COMPLETED)
+            first = concurrent.futures.FIRST_COMPLETED
+            done, _ = concurrent.futures.wait(tasks, timeout=0.2, return_when=first)
+            if told:
+                raise KeyboardInterrupt if told[0] == signal.SIGINT else SystemExit(128 + told[0])
             for task in done:
                 results[tasks.pop(task).name] = task.result()
     return list(results.values())
@@ -336,7 +348,6 @@ def main(arguments: list[str]) -> int:
             print(f"{part.name:16} {'gate ' if part.gate else '     '} {part.does}")
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     results = run_all(parts)
     flaky = {test: log for each in results for test, log in each.flaky.items()}
     print("", table(results), *(f"flaky: {test}, see {log}" for test, log in flaky.items()), "", sep="\n")

@@ -189,11 +189,14 @@ class Late(set):
 parts.running = Late() if {late} else set()
 parts.main([])
 """
-    running = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.DEVNULL)
     log = tmp_path / "endless.log"
-    assert eventually(lambda: log.exists() and log.read_text() == "begun\n")
-    running.send_signal(number)
-    assert running.wait(60) == status
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.DEVNULL) as running:
+        try:
+            assert eventually(lambda: log.exists() and log.read_text() == "begun\n")
+            running.send_signal(number)
+            assert running.wait(60) == status
+        finally:
+            running.kill()
 
 
 def test_parts_that_are_aside_run_beside_those_that_are_alone(checked):
