@@ -9,6 +9,8 @@ import textwrap
 
 import pytest
 
+from tests import prepared
+
 LONGEST = 180
 """Seconds after which a program hangs, however busy the machine is."""
 MAY_FORK = "ignore:This process:DeprecationWarning"  # programs fork on purpose while there are other threads
@@ -38,12 +40,8 @@ def free_port():
 def run_patched(program, *arguments, patch="patch_all()", timeout=LONGEST):
     """The ended process of a program that runs after the patch, without warnings; arguments are its own."""
     whole = f"from syncless.patches import patch_all, patched, unpatch\n{patch}\n" + program
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-W", MAY_FORK, "-c", whole, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
+    options = ["-X", "dev", "-W", "error", "-W", MAY_FORK]
+    done = prepared.run(whole, *arguments, options=options, timeout=timeout)
     done.stderr = SLOW.sub("", done.stderr)
     return done
 

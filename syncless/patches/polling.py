@@ -50,13 +50,7 @@ def _left(until: float) -> float | None:
 def _wait(fd: int, until: float) -> bool:
     """Parks until the epoll descriptor has an event. False if the time is over."""
     left = _left(until)
-    if left is not None and left <= 0:
-        return False
-    try:
-        wait_readable(fd, left)
-    except TimeoutError:
-        return False
-    return True
+    return (left is None or left > 0) and wait_readable(fd, left)
 
 
 def _wait_for_any(masks: dict[int, int], until: float) -> bool:

@@ -10,6 +10,7 @@ import sysconfig
 
 import pytest
 
+from tests import prepared
 from tests.programs import run_unchecked
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -31,8 +32,9 @@ def test_import_refuses_a_free_threaded_build():
 def test_build_refuses_by_a_sentence(fact, sentence):
     if not (ROOT / "setup.py").exists():
         pytest.skip("the sources are not here")
-    imported = "runpy, subprocess, sys, tempfile, multiprocessing.reduction, setuptools.command.build_ext"
-    done = run_unchecked(f"import {imported}, Cython.Build; {fact}; runpy.run_path('setup.py')", cwd=ROOT)
+    program = f"import sys; {fact}; import runpy; runpy.run_path('setup.py')"
+    modules = "runpy", "subprocess", "tempfile", "multiprocessing.reduction", *MODULES
+    done = prepared.run(program, modules=modules, folder=ROOT, timeout=60)
     assert done.returncode == 1 and sentence in done.stderr and "Traceback" not in done.stderr
 
 
@@ -92,6 +94,9 @@ runpy.run_path("setup.py", run_name="__main__")
 them, and would look for seconds at what each depends on."""
 
 
+MODULES = "setuptools", "setuptools.command.build_ext", "Cython.Build", "Cython.Utils"
+
+
 @pytest.fixture
 def build(tmp_path):
     """build(missing, **environment): builds a copy of the sources with a compiler that is none. The ended
@@ -112,14 +117,10 @@ def build(tmp_path):
         compiler.write_text(COMPILER.format(missing=missing, log=log))
         compiler.chmod(0o755)
         log.write_text("")
-        done = subprocess.run(
-            [sys.executable, "-c", SETUP, "--quiet", "build_ext", *["--inplace"] * inplace],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            cwd=tree,
-            env=os.environ | {"CC": str(compiler), "LDSHARED": str(compiler), "LD_PRELOAD": ""} | environment,
-        )
+        variables = {"CC": str(compiler), "LDSHARED": str(compiler), "LD_PRELOAD": ""} | environment
+        here = f"import os; os.environ.update({variables}); os.chdir({str(tree)!r})\n"
+        arguments = "--quiet", "build_ext", *["--inplace"] * inplace
+        done = prepared.run(here + SETUP, *arguments, modules=MODULES, timeout=60)
         return done, sum(line.endswith(".so") for line in log.read_text().splitlines())
 
     return run

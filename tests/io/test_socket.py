@@ -6,6 +6,7 @@ import errno
 import inspect
 import os
 import socket as standard
+import sys
 import threading
 import time
 
@@ -181,6 +182,26 @@ def test_several_tasklets_accept_on_one_listener(listener):
     for _ in range(3):
         socket.create_connection(listener.getsockname()).close()
     syncless.join_all(tasklets)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full backlog refuses connections")
+def test_connect_tells_the_end_of_its_time_from_a_timeout_that_is_thrown(tmp_path):
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as first:
+        listener.bind(path)
+        listener.listen(0)
+        first.connect(path)
+        with socket.socket(socket.AF_UNIX) as second:
+            second.settimeout(0.01)
+            assert second.connect_ex(path) == errno.EAGAIN
+            with pytest.raises(TimeoutError, match="timed out"):
+                second.connect(path)
+            second.settimeout(None)
+            for connect in (second.connect, second.connect_ex):
+                waiting = syncless.spawn(connect, path)
+                sleep(0)
+                waiting.kill(TimeoutError("thrown"))
+                assert str(waiting.exception()) == "thrown"
 
 
 def test_connection_errors():

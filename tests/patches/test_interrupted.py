@@ -3,16 +3,24 @@
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
+from tests import prepared
 from tests.patches.interrupted import DRIVERS
 from tests.programs import SLOW
 
 QUERIES = int(os.environ.get("SYNCLESS_TEST_QUERIES", "3000"))
 """Of a long storm; `make storm` has more of them."""
+
+QUICK = [
+    pytest.param(name, marks=pytest.mark.slow)
+    if name in ("sqlalchemy with psycopg2", "sqlalchemy with pg8000")
+    else name
+    for name in DRIVERS
+]
+"""What SQLAlchemy passes on to drivers that are tried by themselves is left for `make check`."""
 
 
 def run(port_of, name, what, *numbers):
@@ -22,11 +30,10 @@ def run(port_of, name, what, *numbers):
         pytest.skip(f"{module} is not installed: pip install --group clients --group drivers")
     # SQLAlchemy leaves a new connection to the collector if its own first query is interrupted
     left = "ignore:<psycopg.Connection object:ResourceWarning"
-    command = [sys.executable, "-X", "dev", "-W", "error", "-W", left, "-m", "tests.patches.interrupted"]
-    done = subprocess.run(
-        [*command, name, str(port_of(server)), what, *map(str, numbers)],
-        capture_output=True,
-        text=True,
+    done = prepared.run(
+        'import runpy; runpy.run_module("tests.patches.interrupted", run_name="__main__", alter_sys=True)',
+        *(name, port_of(server), what, *numbers),
+        options=["-X", "dev", "-W", "error", "-W", left],
         timeout=60 + QUERIES / 10,
     )
     errors = SLOW.sub("", done.stderr)
@@ -34,7 +41,7 @@ def run(port_of, name, what, *numbers):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", DRIVERS)
+@pytest.mark.parametrize("name", QUICK)
 def test_query_of_a_tasklet_whose_time_is_over_ends_on_the_server(name, port_of):
     assert run(port_of, name, "long_queries") == {"late": 40, "usable": 40, "running": 0}
 
@@ -45,12 +52,12 @@ def test_so_does_one_that_gives_its_rows_in_another_way(name, port_of):
     assert run(port_of, name, "other_ways") == {"late": count, "usable": count, "running": 0}
 
 
-@pytest.mark.parametrize("name", DRIVERS)
+@pytest.mark.parametrize("name", QUICK)
 def test_tasklet_that_is_killed_again_still_ends_its_query(name, port_of):
     assert run(port_of, name, "killed_again") == {"usable": 10, "running": 0}
 
 
-@pytest.mark.parametrize("name", DRIVERS)
+@pytest.mark.parametrize("name", QUICK)
 def test_query_of_a_request_whose_time_is_over_ends_on_the_server(name, port_of):
     told = run(port_of, name, "request")
     assert told.pop("named") is DRIVERS[name][0].names_queries
@@ -88,7 +95,7 @@ def check_storm(told, queries):
     assert told["answered"] + told["late"] == queries and min(told["answered"], told["late"]) > 0
 
 
-@pytest.mark.parametrize("name", DRIVERS)
+@pytest.mark.parametrize("name", QUICK)
 def test_no_cancel_hits_the_next_query_of_a_connection(name, port_of):
     check_storm(run(port_of, name, "storm", 100), 100)
 

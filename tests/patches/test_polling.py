@@ -1,8 +1,10 @@
-"""select.select() and select.poll() where the system has no epoll, as on macOS and the BSDs."""
+"""select.select() and select.poll(), mostly where the system has no epoll, as on macOS and the BSDs."""
+
+import sys
 
 import pytest
 
-from tests.programs import run_unchecked
+from tests.programs import check, run_unchecked
 
 SETUP = """
 import os, select, socket, sys, time
@@ -106,3 +108,28 @@ assert served.recv(1, socket.MSG_OOB) == b"!"
 print("urgent")
 """)
     assert done.stdout == "urgent\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "select.select([left], [], [])",
+        "polled(select.poll()).poll()",
+        pytest.param(
+            "polled(select.epoll()).poll()",
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="epoll is of Linux"),
+        ),
+    ],
+)
+def test_timeout_that_is_thrown_is_not_the_end_of_its_own_time(wait):
+    check(f"""
+        import os, select, syncless
+        left, right = os.pipe()
+        def polled(poll):
+            poll.register(left, select.POLLIN)
+            return poll
+        waiting = syncless.spawn(lambda: {wait})
+        syncless.sleep(0)
+        waiting.kill(TimeoutError("thrown"), block=False)
+        assert str(waiting.exception(60)) == "thrown"
+    """)

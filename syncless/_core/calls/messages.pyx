@@ -404,16 +404,16 @@ def connect(socket self not None, address, /):
         error = connect_error(self, native_connect_ex, resolved(self, address))
     except (TypeError, OverflowError) as wrong:
         raise type(wrong)(str(wrong).replace("connect_ex()", "connect()")) from None
+    if error < 0:
+        raise TimeoutError("timed out")
     if error:
         raise OSError(error, os.strerror(error))
 
 
 def connect_ex(socket self not None, address, /):
     """connect_ex(address) -> 0 or an errno; parks until it is decided."""
-    try:
-        return connect_error(self, native_connect_ex, resolved(self, address))
-    except TimeoutError:
-        return EAGAIN
+    error = connect_error(self, native_connect_ex, resolved(self, address))
+    return EAGAIN if error < 0 else error
 
 
 def bind(socket self not None, address, /):

@@ -295,8 +295,8 @@ def sendfile(socket self not None, int source, int64_t offset, Py_ssize_t count)
 
 
 def connect_error(socket self not None, method, address) -> int:
-    """Connects by the standard library's connect_ex(); parks until it is decided. Returns 0 or an errno;
-    TimeoutError."""
+    """Connects by the standard library's connect_ex(); parks until it is decided. Returns 0, an errno, or -1
+    if the socket's time is over."""
     cdef int64_t deadline = UNKNOWN
     cdef long long timeout = self.sock_timeout
     cdef int flags, error, fd = self.sock_fd
@@ -313,20 +313,21 @@ def connect_error(socket self not None, method, address) -> int:
             end_nonblocking(fd, flags)
         if timeout == 0:
             return error
+        if deadline == UNKNOWN:
+            deadline = NEVER if timeout < 0 else monotonic_ns() + timeout
+        loop = get_loop()
         if error == EINPROGRESS or error == EALREADY or error == EINTR:
             if not is_ready(fd, WRITE):       # on loopback it is decided already
-                await_ready(self, WRITE, &deadline)
+                if wait_fd(loop, fd, WRITE, deadline, "socket write", self) == TIMED_OUT:
+                    return -1
             if getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0:
                 error = errno
             return error
         if error != EAGAIN:
             return error
         # a UNIX socket whose peer's backlog is full: no event tells when there is room
-        if deadline == UNKNOWN:
-            deadline = NEVER if timeout < 0 else monotonic_ns() + timeout
         if deadline != NEVER and monotonic_ns() >= deadline:
-            raise TimeoutError("timed out")
-        loop = get_loop()
+            return -1
         loop.park("room in a backlog", self, monotonic_ns() + 2000000)
 
 
