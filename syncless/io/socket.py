@@ -15,6 +15,7 @@ from typing import Any
 
 from syncless._core.calls import descriptors, messages, sockets
 from syncless._core.calls.files import is_slow
+from syncless._core.current import ThrownHere
 from syncless._core.scheduler import set_lookup
 from syncless.io.dns import (
     getaddrinfo,
@@ -151,25 +152,24 @@ def create_connection(
     errors: list[OSError] = []
     for family, kind, proto, _, target in getaddrinfo(host, port, 0, _stdlib.SOCK_STREAM):
         sock = None
-        try:
-            sock = socket(family, kind, proto)
-            if timeout is not _GLOBAL_DEFAULT_TIMEOUT:
-                sock.settimeout(timeout)
-            if source_address:
-                sock.bind(source_address)
-            sock.connect(target)
-            errors.clear()
-            return sock
-        except OSError as error:
-            if not all_errors:
+        with ThrownHere() as thrown:
+            try:
+                sock = socket(family, kind, proto)
+                if timeout is not _GLOBAL_DEFAULT_TIMEOUT:
+                    sock.settimeout(timeout)
+                if source_address:
+                    sock.bind(source_address)
+                sock.connect(target)
                 errors.clear()
-            errors.append(error)
-            if sock is not None:
-                sock.close()
-        except BaseException:
-            if sock is not None:
-                sock.close()
-            raise
+                return sock
+            except BaseException as error:
+                if sock is not None:
+                    sock.close()
+                if thrown or not isinstance(error, OSError):
+                    raise
+                if not all_errors:
+                    errors.clear()
+                errors.append(error)
     try:
         if not errors:
             raise OSError("getaddrinfo returns an empty list")

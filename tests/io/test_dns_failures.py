@@ -243,6 +243,15 @@ def test_killed_reader_hands_over(shared):
     assert second.result() and ports._open == []
 
 
+@pytest.mark.parametrize("kind", [TimeoutError, ConnectionRefusedError])
+def test_error_that_is_thrown_at_a_lookup_is_no_fault_of_the_server(shared, kind):
+    first, second, _, answer_second = shared
+    first.kill(kind("thrown"))
+    assert str(first.exception()) == "thrown"
+    answer_second.set()
+    assert second.result() and ports._open == []
+
+
 def test_killed_waiter_leaves_the_port(shared):
     first, second, answer_first, _ = shared
     second.kill()

@@ -204,6 +204,21 @@ def test_connect_tells_the_end_of_its_time_from_a_timeout_that_is_thrown(tmp_pat
                 assert str(waiting.exception()) == "thrown"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full backlog refuses connections")
+def test_timeout_that_is_thrown_is_not_taken_for_that_of_one_address(listener, monkeypatch):
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        targets = [sock.getsockname() for sock in (full, listener)]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", target) for target in targets]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *asked: found)
+        with socket.create_connection(targets[0]):
+            waiting = spawn(socket.create_connection, targets[0])
+            sleep(0)
+            waiting.kill(TimeoutError("thrown"))
+            assert str(waiting.exception()) == "thrown"
+
+
 def test_connection_errors():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -22,6 +22,7 @@ import time
 from typing import Any
 
 from syncless._core.calls import sockets
+from syncless._core.current import ThrownHere
 from syncless._core.loop import Loop
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
@@ -82,18 +83,18 @@ class Port:
     def read(self, seconds: float) -> None:
         """Waits for a message and gives it to its conversation, if there is one."""
         self.reading = True
-        try:
-            if not seconds <= self.seconds <= seconds + TOLERANCE_SECONDS:
-                self.seconds = seconds
-                self.sock.settimeout(seconds)
-            data = sockets.recv(self.sock, LARGEST)
-        except TimeoutError:
-            raise
-        except OSError as error:
-            self.fail(error)
-            raise
-        finally:
-            self.reading = False
+        with ThrownHere() as thrown:
+            try:
+                if not seconds <= self.seconds <= seconds + TOLERANCE_SECONDS:
+                    self.seconds = seconds
+                    self.sock.settimeout(seconds)
+                data = sockets.recv(self.sock, LARGEST)
+            except OSError as error:
+                if not thrown and not isinstance(error, TimeoutError):
+                    self.fail(error)
+                raise
+            finally:
+                self.reading = False
         owner = self.asked.get(int.from_bytes(data[:2], "big"))
         if owner is not None and len(owner.unread) < MOST_UNREAD:
             owner.unread.append(data)

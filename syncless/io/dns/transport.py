@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from syncless._core.calls import messages, sockets
+from syncless._core.current import ThrownHere
 from syncless._core.wait.sync import Semaphore
 from syncless.io.dns import wire
 from syncless.io.dns.ports import OUT_OF_DESCRIPTORS, Address, Conversation
@@ -100,24 +101,25 @@ def _ask_server(
 ) -> None:
     """Asks one server. Its answers go to `found`, its refusals and failures to `refused`."""
     heard: dict[int, wire.Answer] = {}
-    try:
-        _ask_by_udp(questions, server, seconds, heard)
-    except OSError as error:  # too late, unreachable
-        _raise_if_out_of_descriptors(error)
-    for number, answer in heard.items():
-        if answer.truncated:
-            # the port is closed already: no lookup may hold one descriptor while it waits for another
-            try:
-                answer = _ask_by_tcp(questions[number], server, time.monotonic() + seconds)
-            except OSError as error:
-                _raise_if_out_of_descriptors(error)
-                continue  # the next server may do better
-        (found if answer.rcode in (NOERROR, NXDOMAIN) else refused)[number] = answer
+    with ThrownHere() as thrown:
+        try:
+            _ask_by_udp(questions, server, seconds, heard)
+        except OSError as error:  # too late, unreachable
+            _raise_if_no_fault_of_the_server(error, thrown)
+        for number, answer in heard.items():
+            if answer.truncated:
+                # the port is closed already: no lookup may hold one descriptor while it waits for another
+                try:
+                    answer = _ask_by_tcp(questions[number], server, time.monotonic() + seconds)
+                except OSError as error:
+                    _raise_if_no_fault_of_the_server(error, thrown)
+                    continue  # the next server may do better
+            (found if answer.rcode in (NOERROR, NXDOMAIN) else refused)[number] = answer
 
 
-def _raise_if_out_of_descriptors(error: OSError) -> None:
-    """Raises it on, because it is no fault of the server."""
-    if error.errno in OUT_OF_DESCRIPTORS:
+def _raise_if_no_fault_of_the_server(error: OSError, thrown: list[BaseException]) -> None:
+    """Raises it on: there are no descriptors, or it was thrown at the tasklet."""
+    if thrown or error.errno in OUT_OF_DESCRIPTORS:
         raise error
 
 
