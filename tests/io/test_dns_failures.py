@@ -244,7 +244,7 @@ def test_killed_reader_hands_over(shared):
 
 
 @pytest.mark.parametrize("kind", [TimeoutError, ConnectionRefusedError])
-def test_error_that_is_thrown_at_a_lookup_is_no_fault_of_the_server(shared, kind):
+def test_error_that_is_thrown_at_a_lookup_is_no_fault_of_the_server(shared, reports, kind):
     first, second, _, answer_second = shared
     first.kill(kind("thrown"))
     assert str(first.exception()) == "thrown"

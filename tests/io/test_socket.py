@@ -185,7 +185,7 @@ def test_several_tasklets_accept_on_one_listener(listener):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full backlog refuses connections")
-def test_connect_tells_the_end_of_its_time_from_a_timeout_that_is_thrown(tmp_path):
+def test_connect_tells_the_end_of_its_time_from_a_timeout_that_is_thrown(tmp_path, reports):
     path = str(tmp_path / "socket")
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as first:
         listener.bind(path)
@@ -205,7 +205,7 @@ def test_connect_tells_the_end_of_its_time_from_a_timeout_that_is_thrown(tmp_pat
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full backlog refuses connections")
-def test_timeout_that_is_thrown_is_not_taken_for_that_of_one_address(listener, monkeypatch):
+def test_timeout_that_is_thrown_is_not_taken_for_that_of_one_address(listener, monkeypatch, reports):
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)

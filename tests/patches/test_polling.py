@@ -128,6 +128,7 @@ def test_timeout_that_is_thrown_is_not_the_end_of_its_own_time(wait):
         def polled(poll):
             poll.register(left, select.POLLIN)
             return poll
+        syncless.set_error_handler(lambda *ended: None)
         waiting = syncless.spawn(lambda: {wait})
         syncless.sleep(0)
         waiting.kill(TimeoutError("thrown"), block=False)

@@ -301,7 +301,6 @@ def connect_error(socket self not None, method, address) -> int:
     cdef long long timeout = self.sock_timeout
     cdef int flags, error, fd = self.sock_fd
     cdef socklen_t length = sizeof(int)
-    cdef Loop loop
     begin(self, 0)
     while True:
         flags = begin_nonblocking(fd)
@@ -315,10 +314,9 @@ def connect_error(socket self not None, method, address) -> int:
             return error
         if deadline == UNKNOWN:
             deadline = NEVER if timeout < 0 else monotonic_ns() + timeout
-        loop = get_loop()
         if error == EINPROGRESS or error == EALREADY or error == EINTR:
             if not is_ready(fd, WRITE):       # on loopback it is decided already
-                if wait_fd(loop, fd, WRITE, deadline, "socket write", self) == TIMED_OUT:
+                if wait_fd(get_loop(), fd, WRITE, deadline, "socket write", self) == TIMED_OUT:
                     return -1
             if getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0:
                 error = errno
@@ -328,7 +326,7 @@ def connect_error(socket self not None, method, address) -> int:
         # a UNIX socket whose peer's backlog is full: no event tells when there is room
         if deadline != NEVER and monotonic_ns() >= deadline:
             return -1
-        loop.park("room in a backlog", self, monotonic_ns() + 2000000)
+        get_loop().park("room in a backlog", self, monotonic_ns() + 2000000)
 
 
 def forget(int fd) -> None:
