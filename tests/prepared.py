@@ -1,7 +1,7 @@
 """Interpreters that have imported what many programs begin with, and fork for each program.
 
-To start Python and to import `syncless.patches` takes a tenth of a second, which hundreds of tests would spend.
-A program finds what it would find in a process of its own: its arguments, the numbers of its files, a
+To start Python and to import `syncless.patches` takes a tenth of a second, which hundreds of tests would
+spend. A program finds what it would find in a process of its own: its arguments, the numbers of its files, a
 `__main__` with nothing but its own names, the exit of an interpreter. Nothing is patched before it begins.
 """
 
@@ -130,7 +130,9 @@ def _read(files, timeout):
 _prepared = functools.lru_cache(maxsize=3)(Prepared)
 
 
-def run(program, *arguments, options=(), modules=("syncless.patches",), environment=None, folder=None, timeout):
+def run(
+    program, *arguments, options=(), modules=("syncless.patches",), environment=None, folder=None, timeout
+):
     """The ended process of a program that runs as ``python OPTIONS -c PROGRAM ARGUMENTS`` does, where these
     modules have been imported already."""
     if sys.platform != "linux":  # there are no packets

@@ -1,6 +1,5 @@
 """Pythons and systems that are not supported are told so, at import and by the build."""
 
-import os
 import pathlib
 import re
 import shutil

@@ -79,9 +79,7 @@ def test_ticker_never_stands_still(name):
     """On the virtual clock: a wait takes its time, and the ticker ticks all the while."""
     program = "tests.patches.targets", name
     variables = {**environment(stalls.WAITS[0]), **virtualtime.with_library()}
-    done = prepared.run(
-        TARGET, *program, modules=MODULES, environment=variables, folder=ROOT, timeout=60
-    )
+    done = prepared.run(TARGET, *program, modules=MODULES, environment=variables, folder=ROOT, timeout=60)
     each = told(done)
     assert each["result"] == TARGETS[name][1]
     # A loop that looks a nanosecond too early reads the clock until it has moved: a few microseconds. asyncio

@@ -83,7 +83,7 @@ CANCELLED = ("psycopg", "psycopg2", "pg8000", "pymysql", "mysqlclient")
 
 @pytest.mark.parametrize("name", CANCELLED)
 def test_connection_is_closed_when_nobody_answers_the_cancel(name, port_of):
-    assert run(port_of, name, "unheard") == {"late": 1, "open": False, "asked": True, "running": 1}
+    assert run(port_of, name, "unheard") == {"open": False, "asked": True, "running": 1}
 
 
 def test_thread_of_mysql_that_may_be_of_another_server_is_left_alone(port_of):
