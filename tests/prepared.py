@@ -13,13 +13,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import weakref
 
 FORKS = """\
 def next_program():
-    import gc, marshal, os, socket, sys
+    import gc, marshal, os, select, signal, socket, sys, threading
 
+    if os.fork():
+        os._exit(0)  # the virtual clock of a test stands still while its process has a child
     sys.dont_write_bytecode = False  # packages are installed without it
     for name in sys.argv[2:]:
         __import__(name)
@@ -30,17 +31,25 @@ def next_program():
             message, files, _, _ = socket.recv_fds(asked, 1 << 20, 2)
             if not message:
                 os._exit(0)
+            program, arguments, seconds = marshal.loads(message)
             child = os.fork()
             if not child:
                 break
             for file in files:
                 os.close(file)
             asked.send(b"%d" % child)
-            asked.send(b"%d" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            watched = os.pidfd_open(child)
+            in_time = select.select([watched], [], [], seconds)[0]
+            os.close(watched)
+            if not in_time:
+                os.kill(child, signal.SIGKILL)
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            asked.send(b"%d" % status if in_time else b"late")
+    threading.main_thread()._native_id = threading.get_native_id()  # before Python 3.13 that of the parent
     for number, file in enumerate(files, 1):
         os.dup2(file, number)
         os.close(file)
-    program, *sys.argv[1:] = marshal.loads(message)
+    sys.argv[1:] = arguments
     return program
 
 exec(compile((next_program(), globals().pop("next_program"))[0], "<string>", "exec"))
@@ -54,7 +63,7 @@ class Prepared:
     def __init__(self, options, modules, environment, folder):
         self._asks, asked = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with asked:
-            self._process = subprocess.Popen(
+            starter = subprocess.Popen(
                 [sys.executable, *options, "-c", FORKS, str(asked.fileno()), *modules],
                 stdout=subprocess.PIPE,  # not used; but sys.stdout is made for what it is
                 stderr=subprocess.PIPE,
@@ -62,37 +71,59 @@ class Prepared:
                 cwd=folder,
                 pass_fds=[asked.fileno()],
             )
-        weakref.finalize(self, _end, self._process, self._asks)
+        starter.stdout.close()
+        starter.wait()
+        self._errors = starter.stderr
+        weakref.finalize(self, _end, self._asks, self._errors)
 
     def run(self, program, *arguments, timeout):
         """The ended process of a program. Raises subprocess.TimeoutExpired."""
-        command = [program, *arguments]
         reads, writes = zip(os.pipe(), os.pipe(), strict=True)
         try:
-            socket.send_fds(self._asks, [marshal.dumps(command)], writes)
-            child = self._told()
+            socket.send_fds(self._asks, [marshal.dumps((program, arguments, timeout))], writes)
+            child = int(self._told())
         except ConnectionError:
             _close(reads)
             _prepared.cache_clear()
-            errors = self._process.communicate()[1].decode()
+            errors = self._errors.read().decode()
             raise RuntimeError(f"the prepared interpreter has ended: {errors}") from None
         finally:
             _close(writes)
-        over = False
+        told = None
+        texts = {file: bytearray() for file in reads}
         try:
-            output, errors = _read(reads, timeout)
-            over = True
+            with selectors.DefaultSelector() as selector:
+                for file in (*reads, self._asks):
+                    selector.register(file, selectors.EVENT_READ)
+                while selector.get_map():
+                    # the interpreter looks at the time: a clock of a test would jump to the end of it
+                    ready = selector.select(None if told is None else timeout)
+                    if not ready:
+                        raise subprocess.TimeoutExpired(program, timeout)
+                    for key, _ in ready:
+                        if key.fileobj is self._asks:
+                            told = self._told()
+                            selector.unregister(self._asks)
+                            continue
+                        piece = os.read(key.fd, 1 << 16)
+                        texts[key.fd] += piece
+                        if not piece:
+                            selector.unregister(key.fd)
+                    if told == b"late":
+                        raise subprocess.TimeoutExpired(program, timeout)
         finally:
-            if not over:
+            _close(reads)
+            if told is None:
                 os.kill(child, signal.SIGKILL)
-            status = self._told()
-        return subprocess.CompletedProcess(command, status, output, errors)
+                self._told()
+        output, errors = (text.decode().replace("\r\n", "\n") for text in texts.values())
+        return subprocess.CompletedProcess([program, *arguments], int(told), output, errors)
 
     def _told(self):
         told = self._asks.recv(100)
         if not told:
             raise ConnectionResetError
-        return int(told)
+        return told
 
 
 def _close(files):
@@ -100,31 +131,9 @@ def _close(files):
         os.close(file)
 
 
-def _end(process, asks):
+def _end(asks, errors):
     asks.close()
-    process.communicate()
-
-
-def _read(files, timeout):
-    """The text that comes from each of these files, which are closed."""
-    texts = {file: bytearray() for file in files}
-    until = time.monotonic() + timeout
-    try:
-        with selectors.DefaultSelector() as selector:
-            for file in files:
-                selector.register(file, selectors.EVENT_READ)
-            while selector.get_map():
-                ready = selector.select(until - time.monotonic())
-                if not ready and time.monotonic() >= until:
-                    raise subprocess.TimeoutExpired("a program of the tests", timeout)
-                for key, _ in ready:
-                    piece = os.read(key.fd, 1 << 16)
-                    texts[key.fd] += piece
-                    if not piece:
-                        selector.unregister(key.fd)
-    finally:
-        _close(files)
-    return [text.decode().replace("\r\n", "\n") for text in texts.values()]
+    errors.close()
 
 
 _prepared = functools.lru_cache(maxsize=3)(Prepared)
@@ -135,7 +144,7 @@ def run(
 ):
     """The ended process of a program that runs as ``python OPTIONS -c PROGRAM ARGUMENTS`` does, where these
     modules have been imported already."""
-    if sys.platform != "linux":  # there are no packets
+    if not hasattr(os, "pidfd_open"):  # of Linux 5.3
         command = [sys.executable, *options, "-c", program, *map(str, arguments)]
         how = {"env": environment, "cwd": folder, "timeout": timeout}
         return subprocess.run(command, capture_output=True, text=True, **how)

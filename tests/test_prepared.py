@@ -1,10 +1,13 @@
 """A program in a prepared interpreter meets what it would meet in one of its own."""
 
+import os
 import subprocess
 import sys
+import time
 
 import pytest
 
+import syncless
 from tests import prepared
 from tests.programs import run_unchecked
 
@@ -43,6 +46,19 @@ def test_program_ends_as_it_would_alone(program):
     assert done.stderr.splitlines()[-1:] == alone.stderr.splitlines()[-1:]
 
 
+def test_main_thread_is_the_running_one():
+    program = "import threading; print(threading.main_thread().native_id == threading.get_native_id())"
+    assert prepared.run(program, timeout=60).stdout == "True\n"
+
+
+@pytest.mark.virtual_time
+def test_virtual_clock_goes_on_beside_a_prepared_interpreter():
+    assert prepared.run("import time; time.sleep(0.01)", timeout=60).returncode == 0
+    began = time.monotonic()
+    syncless.sleep(600)
+    assert 600 <= time.monotonic() - began < 601
+
+
 def test_nothing_is_left_for_the_next_program():
     assert prepared.run("import sys, json; sys.left = json.left = 1", timeout=60).returncode == 0
     done = prepared.run("import sys, json; print(hasattr(sys, 'left'), hasattr(json, 'left'))", timeout=60)
@@ -55,7 +71,7 @@ def test_program_that_hangs_is_killed():
     assert prepared.run("print('the next')", timeout=60).stdout == "the next\n"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is prepared")
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="nothing is prepared where pidfd_open is not")
 def test_interpreter_that_cannot_begin_says_why():
     with pytest.raises(RuntimeError, match="No module named 'no_such_module'"):
         prepared.run("", modules=["no_such_module"], timeout=60)
