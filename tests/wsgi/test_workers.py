@@ -63,14 +63,14 @@ def test_a_worker_that_dies_is_replaced(program, number, options):
 
 @pytest.mark.realtime("a machine that stands still is the subject")
 def test_workers_survive_a_pause_of_the_whole_server(program):
-    running = program("--workers", "2", "-l", "worker_stuck_seconds=0.5")
+    running = program("--workers", "2", "-l", "worker_stuck_seconds=1.5")
     before = running.pids(2)
     processes = [running.process.pid, *running.children()]
     for number, pids in ((signal.SIGSTOP, processes[::-1]), (signal.SIGCONT, processes)):
         for pid in pids:
             os.kill(pid, number)
         if number == signal.SIGSTOP:
-            time.sleep(1)
+            time.sleep(2.5)
     running.sleeps_again(3)  # the master has looked at its workers
     assert running.pids(2) == before and running.said() == ""
 
