@@ -60,6 +60,8 @@ cdef int on_begin_frame(nghttp2_session* library, const nghttp2_frame_hd* frame,
     cdef HTTP2Session session = <HTTP2Session> owner
     if frame.type != NGHTTP2_HEADERS and (frame.type != NGHTTP2_DATA or frame.length < SMALL):
         session.credit -= 1
+    if frame.type == NGHTTP2_HEADERS and frame.stream_id & 1:
+        session.note_head(frame.stream_id)
     return 0
 
 
@@ -72,6 +74,7 @@ cdef int on_begin_headers(nghttp2_session* library, const nghttp2_frame* frame, 
         stream = RequestStream.__new__(RequestStream)
     except MemoryError:
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
+    session.spared = session.spared_before
     stream.session = session
     stream.id = frame.hd.stream_id
     stream.bytes.fd = -1
@@ -130,6 +133,9 @@ cdef int on_frame_recv(nghttp2_session* library, const nghttp2_frame* frame, voi
     cdef bint ends = frame.hd.flags & NGHTTP2_FLAG_END_STREAM
     if frame.hd.type == NGHTTP2_RST_STREAM:
         session.credit -= RESET
+        stream = stream_of(library, frame.hd.stream_id)
+        if stream is not None:
+            stream.silent = True
     if frame.hd.type != NGHTTP2_HEADERS and frame.hd.type != NGHTTP2_DATA:
         return 0
     stream = stream_of(library, frame.hd.stream_id)
@@ -147,7 +153,7 @@ cdef int on_frame_recv(nghttp2_session* library, const nghttp2_frame* frame, voi
     elif stream.tunnels and frame.hd.type == NGHTTP2_HEADERS:
         nghttp2_submit_rst_stream(library, NGHTTP2_FLAG_NONE, stream.id, NGHTTP2_PROTOCOL_ERROR)
     if ends:
-        stream.ended = stream.bytes.ended = stream.bytes.peer_shutdown = True
+        stream.silent = stream.ended = stream.bytes.ended = stream.bytes.peer_shutdown = True
         try:
             if not (begins or stream.as_it_comes):
                 session.listener.buffers.append(&stream.bytes.inbox, REPLY_LAST_CHUNK, 5)
@@ -204,6 +210,8 @@ cdef int on_stream_close(nghttp2_session* library, int32_t id, uint32_t error, v
     if stream is not None:
         stream.open = False
         stream.bytes.gone = stream.bytes.ended = stream.bytes.peer_shutdown = True
+        if not stream.silent and id > session.spared:
+            session.spared = id
         session.open_streams -= 1
         if session.in_head == <PyObject*> stream:
             session.in_head = NULL
@@ -279,6 +287,7 @@ cdef class HTTP2Session(Frames):
         settings[2].value = True
         nghttp2_submit_settings(self.library, NGHTTP2_FLAG_NONE, settings, 3)
         nghttp2_session_set_local_window_size(self.library, NGHTTP2_FLAG_NONE, 0, WINDOW)
+        self.last = -1
         self.credit = CREDIT
         self.credited = self.listener.loop.clock.now
         return self.soon()
@@ -303,9 +312,19 @@ cdef class HTTP2Session(Frames):
         self.act(loop)
         if used < 0:                                # its own GOAWAY is on its way, where it could make one
             self.over = True
-        if self.credit < 0 and self.library != NULL:
-            nghttp2_session_terminate_session(self.library, NGHTTP2_ENHANCE_YOUR_CALM)
+        if self.library != NULL and (self.fault or self.credit < 0):
+            nghttp2_session_terminate_session(self.library, self.fault or NGHTTP2_ENHANCE_YOUR_CALM)
         return True
+
+    cdef void note_head(self, int32_t id) noexcept:
+        """The library ignores a head for a stream that is over, because it remembers none (RFC 9113, 5.1)."""
+        if id > self.last:
+            if id > self.last + 2:
+                self.skipped = id - 2
+            self.last = id
+            self.spared_before, self.spared = self.spared, id       # until it is open
+        elif id > self.spared and nghttp2_session_get_stream_user_data(self.library, id) == NULL:
+            self.fault = NGHTTP2_PROTOCOL_ERROR if id <= self.skipped else NGHTTP2_STREAM_CLOSED
 
     cdef int act(self, Loop loop) except -1:
         """What the callbacks have noted."""

@@ -1,7 +1,7 @@
 """A request that a connection of HTTP/2 carries. See stream.pyx."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
@@ -32,6 +32,11 @@ cdef class Frames(Session):     # the part of an HTTP2Session that its streams k
     cdef int64_t credit             # frames that the client may send without moving anything
     cdef int64_t credited           # ns: when it was last given some for the time that had passed
     cdef PyObject* in_head          # borrowed: the stream whose fields have begun and not ended, or NULL
+    cdef int32_t last               # the highest stream that the client has begun
+    cdef int32_t skipped            # the highest one that it never began, below that
+    cdef int32_t spared             # the highest one that the server ended first: trailers may be on the way
+    cdef int32_t spared_before
+    cdef uint32_t fault             # for which the connection ends, or 0
     cdef bint begun                 # a request has come
     cdef bint noticed               # the client has been told that the server stops
     cdef bint interrupted           # the requests that run have been, because it stops at last
@@ -62,6 +67,7 @@ cdef class RequestStream(Carried):
     cdef bint as_it_comes           # the body is not chunked: it has a Content-Length, or it tunnels
     cdef bint tunnels               # it asks for a WebSocket (RFC 8441): its body is the other protocol's
     cdef bint ended                 # the client has sent all of its body
+    cdef bint silent                # that, or it has reset it: no frame may come any more
     cdef bint answered              # the head of the response is on its way
     cdef bint finished              # all of the response is here
     cdef bint sent                  # and has gone to the client
