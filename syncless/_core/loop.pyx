@@ -303,7 +303,7 @@ cdef extern from *:
 
 cdef enum:
     # kept, and as many more as make up the mark; one that has run Python code holds about 6 kB
-    IDLE_CARRIERS = 256
+    IDLE_CARRIERS = 64
     ENDED_PER_POLL = 64
     MANY = 500                  # carriers that end before memory is given back
     SHARE = 200                 # giving back takes at most 1/SHARE of a processor's time

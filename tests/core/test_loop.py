@@ -437,7 +437,7 @@ def test_carriers_of_a_burst_are_kept_for_the_next_one_and_then_end():
     assert 3000 <= carriers() <= first  # the larger burst's may have ended in between
     for _ in range(2000):
         sleep(0.05)
-    assert carriers() < 300
+    assert carriers() < 100
 
 
 def test_signals_are_never_overslept():

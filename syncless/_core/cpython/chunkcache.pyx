@@ -4,7 +4,7 @@ Fact: since 3.11 the first Python frame of a greenlet takes a 16 KiB block strai
 mmap, page fault, munmap, about 8 us, more than a whole request. Danger: the hook is process-wide. Decision:
 wrap the allocator by the public API (PyObject_SetArenaAllocator), touch that one size only, hold `LIMIT`
 blocks, hand everything else through. Loads come in waves: blocks are held beyond that if as many were in use
-at once a moment ago. That mark sinks, and the loop gives the others back (lower_mark()). Price: up to 16 MiB
+at once a moment ago. That mark sinks, and the loop gives the others back (lower_mark()). Price: up to 1 MiB
 kept after a burst of tasklets, and for some seconds all that it took. SYNCLESS_CHUNK_CACHE=0 leaves the
 allocator alone. Guarded by tests/core/test_loop.py.
 """
@@ -17,7 +17,7 @@ cdef extern from *:
     """
     #include <stdatomic.h>
     #define SYNCLESS_CHUNK 16384
-    #define SYNCLESS_CHUNK_LIMIT 1024
+    #define SYNCLESS_CHUNK_LIMIT 64
     static PyObjectArenaAllocator syncless_base;
     static void *syncless_free_chunks;             /* a list linked through the first word of each block */
     static long syncless_kept;
