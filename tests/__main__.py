@@ -1,7 +1,7 @@
 """Runs tests: ``python -m tests [ARGUMENTS OF PYTEST]``, which is what `make test` does. Three steps:
 
-1. The tests that are not marked `slow`; where pytest-xdist is installed, in two processes for each
-   processor, because tests wait for half their time.
+1. The tests that are not marked `slow`; where pytest-xdist is installed, in five processes for two
+   processors, because tests wait for half their time.
 2. Those marked `realtime`, which measure real time: in order, while nothing else runs.
 3. Each test that failed, again, alone and in a fresh process, up to twice. A test that passes then is flaky:
    the run goes on, and the summary names the test and its log. With more than five failures the run has
@@ -131,7 +131,7 @@ def main(arguments: list[str]) -> int:
         allow_abbrev=False,
     )
     parser.add_argument("-m", metavar="MARKS", help="of the tests to run (default: not slow)")
-    parser.add_argument("-n", metavar="N", help="processes (default: two for each processor)")
+    parser.add_argument("-n", metavar="N", help="processes (default: five for two processors)")
     options, others = parser.parse_known_args(arguments)
     # of tests/parts.py: where the numbers of this run go, and how many processes it may have
     told, processes = (os.environ.pop(f"SYNCLESS_TEST_{name}", None) for name in ("COUNTS", "PROCESSES"))
@@ -140,7 +140,7 @@ def main(arguments: list[str]) -> int:
         marks = "" if any("::" in argument for argument in others) else "not slow"
     chosen = ["-m", marks] if marks else []
     if importlib.util.find_spec("xdist") and not IN_ORDER & set(others):
-        chosen += ["-n", options.n or processes or str(processors() * 2), "--dist", "worksteal"]
+        chosen += ["-n", options.n or processes or str(processors() * 5 // 2), "--dist", "worksteal"]
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         run = Run(pathlib.Path(folder))

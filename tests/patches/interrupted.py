@@ -47,6 +47,12 @@ class PostgreSQL:
         """The number, after this many seconds."""
         return self.value(connection, self.asked.format(number, pause))
 
+    def begin(self):
+        """Before many of them wait at once."""
+
+    def wait(self, connection):
+        self.ask(connection, 0, LONG)
+
     def is_open(self, connection):
         return not connection.closed
 
@@ -132,9 +138,11 @@ class Pg8000(PostgreSQL):
 class PyMySQL(PostgreSQL):
     running = (
         "SELECT COUNT(*) FROM information_schema.processlist "
-        f"WHERE info LIKE '%, SLEEP({LONG})%' AND id <> CONNECTION_ID()"
+        f"WHERE (info LIKE '%, SLEEP({LONG})%' OR info LIKE '%''held'', {LONG})%') AND id <> CONNECTION_ID()"
     )
     asked = "SELECT {}, SLEEP({})"
+    held = f"GET_LOCK('held', {LONG})"
+    """MariaDB takes seconds to end several SLEEPs at once."""
     others = ("unbuffered", "many_rows", "lock")
 
     def __init__(self, port):
@@ -145,6 +153,14 @@ class PyMySQL(PostgreSQL):
         plain = {"host": "127.0.0.1", "port": port, "user": "root", "ssl_disabled": True}
         self.connect = lambda: pymysql.connect(**plain, database="mysql")
 
+    def begin(self):
+        holder = self.connect()
+        atexit.register(holder.close)
+        self.value(holder, f"SELECT {self.held}")
+
+    def wait(self, connection):
+        self.value(connection, f"SELECT {self.held}")
+
     def is_open(self, connection):
         return connection.open
 
@@ -154,14 +170,14 @@ class PyMySQL(PostgreSQL):
 
     def unbuffered(self, connection):
         with contextlib.closing(connection.cursor(self.module.cursors.SSCursor)) as cursor:
-            cursor.execute(f"SELECT seq, IF(seq > 5000, SLEEP({LONG}), 0) FROM seq_0_to_9999")
+            cursor.execute(f"SELECT seq, IF(seq > 5000, {self.held}, 0) FROM seq_0_to_9999")
             cursor.fetchall()
 
     def many_rows(self, connection):
-        self.value(connection, f"SELECT seq, IF(seq > 5000, SLEEP({LONG}), 0) FROM seq_0_to_9999")
+        self.value(connection, f"SELECT seq, IF(seq > 5000, {self.held}, 0) FROM seq_0_to_9999")
 
     def lock(self, connection):
-        self.value(connection, "DO GET_LOCK('lock', 0), SLEEP(60)")
+        self.value(connection, f"DO GET_LOCK('lock', 0), {self.held}")
 
 
 class MySQLClient(PyMySQL):
@@ -188,6 +204,7 @@ class Redis:
     others = ()
     asked = "{} {}"
     names_queries = False
+    begin, wait = PostgreSQL.begin, PostgreSQL.wait
 
     def __init__(self, port):
         import redis
@@ -320,12 +337,13 @@ def late(driver, connections, asks):
 
 def long_queries(driver):
     """More than end at a time."""
-    connections = [driver.connect() for _ in range(TASKLETS)]
-    return late(driver, connections, [lambda connection: driver.ask(connection, 0, LONG)] * TASKLETS)
+    driver.begin()
+    return late(driver, [driver.connect() for _ in range(TASKLETS)], [driver.wait] * TASKLETS)
 
 
 def other_ways(driver):
     """To wait for an answer than execute()."""
+    driver.begin()
     asks = [getattr(driver, name) for name in driver.others] * 10
     return late(driver, [driver.connect() for _ in asks], asks)
 
