@@ -369,6 +369,7 @@ def refused(application, seconds=0.2):
 def request(driver):
     """The status of one that is late, what is left of its query, and whether the log names it."""
     connection = driver.connect()
+    driver.ask(connection, 7, 0)  # a pool connects with its first query
 
     def app(environ, start_response):
         if environ["PATH_INFO"] == "/":
