@@ -108,6 +108,8 @@ def test_arguments_are_checked():
         Server(plain(), bind="nonsense")
     with pytest.raises(TypeError, match="cannot serve 5"):
         serve(5)
+    with pytest.raises(OSError, match=r"localhost:80: .*; a host and its port are two arguments"):
+        serve(plain(), "localhost:80")
     server = Server(plain(), port=0)
     server.stop()  # never started
     with server, pytest.raises(RuntimeError, match="started already"):
