@@ -176,6 +176,41 @@ print("told")
     assert done.stdout == "told\n", done.stderr
 
 
+def test_slots_of_types_are_given_back():
+    """Those that the interpreter calls without looking for a method; types of files that are made later take
+    them over."""
+    done = run_unchecked("""
+import _io, ctypes, mmap
+SLOTS = NEXT, INIT, NEW, FINALIZE = 224, 296, 312, 392  # where they are in a PyTypeObject, on 64 bits
+def types(base):
+    yield base
+    for each in base.__subclasses__():
+        yield from types(each)
+def slots():
+    return {
+        (each, at): ctypes.c_void_p.from_address(id(each) + at).value
+        for each in (*types(_io._IOBase), mmap.mmap) for at in SLOTS
+    }
+import syncless
+from syncless.patches import patch_all, unpatch
+class Early(_io.FileIO): pass
+before = slots()
+patch_all()
+replaced = {at for each, at in before if slots()[each, at] != before[each, at]}
+assert replaced == {NEXT, INIT, NEW, FINALIZE}, replaced
+class Late(_io.FileIO): pass
+class LateReader(_io.BufferedReader): pass
+taken = [((late, at), (early, at)) for late, early in ((Late, Early), (LateReader, _io.BufferedReader))
+         for at in SLOTS]
+assert all(slots()[late] == slots()[early] for late, early in taken)
+unpatch()
+assert before.items() <= slots().items()
+assert all(slots()[late] == before[early] for late, early in taken)
+print("slots")
+""")
+    assert done.stdout == "slots\n", done.stderr
+
+
 def test_patching_inside_a_tasklet_is_right_and_in_another_thread_refused():
     done = run_unchecked("""
 import threading, time, _thread

@@ -1,6 +1,8 @@
 """Files under the patch are what they are without it: types, errors, positions, several tasklets on one of
 them."""
 
+import textwrap
+
 import pytest
 
 from tests.programs import check
@@ -101,9 +103,54 @@ def test_what_is_thrown_is_not_lost_in_the_finaliser_of_a_file():
     mine, other = socket.socketpair()
     filled = fill(lambda data: mine.send(data, socket.MSG_DONTWAIT))
     check(lambda: mine.makefile("wb"), filled, other.recv)
+    import io
+    class Late(io.BufferedWriter): pass
+    filled = fill(lambda data: mine.send(data, socket.MSG_DONTWAIT))
+    check(lambda: Late(socket.SocketIO(mine, "w")), filled, other.recv)
     os.close(left); mine.close(); other.close()
     """,
         patch="import warnings; warnings.simplefilter('ignore'); patch_all()",
+    )
+
+
+KINDS = """
+import io
+class {0}File(io.FileIO): pass
+class {0}FileThatBegins(io.FileIO):
+    def __init__(self, path): super().__init__(path)
+class {0}Reader(io.BufferedReader): pass
+class {0}ReaderThatGoesOn(io.BufferedReader):
+    def __next__(self): return super().__next__()
+"""
+
+
+def test_types_of_files_that_others_have_made_wait_as_well(tmp_path):
+    """Before the patch and after it: opening waits for the other end of a FIFO, the next line for a turn."""
+    check(
+        KINDS.format("Late")
+        + textwrap.dedent("""
+    import os, signal, sys, syncless
+    signal.alarm(60)
+    for number, kind in enumerate((EarlyFile, EarlyFileThatBegins, LateFile, LateFileThatBegins)):
+        path = f"{sys.argv[1]}/{number}"
+        os.mkfifo(path)
+        reader = syncless.spawn(kind, path)
+        while reader.waiting_for is None:
+            syncless.sleep(0)
+        writer = open(path, "wb")
+        with writer, reader.result() as file:
+            assert type(file) is kind
+    for kind in EarlyReader, EarlyReaderThatGoesOn, LateReader, LateReaderThatGoesOn:
+        left, right = os.pipe()
+        with kind(io.FileIO(left)) as file, open(right, "wb", buffering=0) as writer:
+            readers = [syncless.spawn(next, file) for _ in range(2)]
+            while any(reader.waiting_for is None for reader in readers):
+                syncless.sleep(0)
+            writer.write(b"one\\ntwo\\n")
+            assert [reader.result() for reader in readers] == [b"one\\n", b"two\\n"]
+    """),
+        tmp_path,
+        patch=KINDS.format("Early") + "patch_all()",
     )
 
 

@@ -5,6 +5,10 @@ Fact: a function written in Python becomes a method where a class takes it over 
 built-in one does not. Decision: a replacement of a built-in function is itself one, with the original's name,
 module, signature and text, and is pickled by its name as the original is. The callable lies in the state of a
 module object, which such a function has for its `self`.
+
+Fact: a type takes its slots from its base when it is made, out of the wrapper, the special method in the
+base's dictionary; super() calls that wrapper. Decision: a slot is replaced in its type, in the wrapper, and in
+all types below that have it. Guarded by tests/patches/test_areas.py::test_slots_of_types_are_given_back.
 """
 
 from functools import wraps
@@ -28,7 +32,13 @@ cdef extern from *:
         changed->tp_flags |= immutable;
         return failed;
     }
+    static void **syncless_slot(PyObject *type, size_t slot) { return (void **)((char *)type + slot); }
+    static void **syncless_wrapped(PyObject *method) {
+        return Py_TYPE(method) == &PyWrapperDescr_Type ? &((PyWrapperDescrObject *)method)->d_wrapped : NULL;
+    }
     """
+    void** syncless_slot(object type, size_t slot)
+    void** syncless_wrapped(object method)
     PyObject* syncless_type_dict(object type)
     void syncless_type_modified(object type)
     bint syncless_has_slots_of(object type)
@@ -52,6 +62,23 @@ def set_in_type(type, name, value):
         PyDict_SetItem(members, name, value)
     syncless_type_modified(type)
     return old
+
+
+cdef void* slot_of(object type, size_t slot) noexcept:
+    return syncless_slot(type, slot)[0]
+
+
+cdef int replace_slot(object type, size_t slot, str name, void* old, void* new) except -1:
+    """`name`: of the special method that the slot is."""
+    cdef void** at = syncless_slot(type, slot)
+    cdef void** wrapped = syncless_wrapped(type.__dict__.get(name))
+    if at[0] == old:
+        at[0] = new
+    if wrapped != NULL and wrapped[0] == old:
+        wrapped[0] = new
+    for each in type.__subclasses__():
+        replace_slot(each, slot, name, old, new)
+    return 0
 
 
 cdef extern from *:

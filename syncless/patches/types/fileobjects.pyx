@@ -29,7 +29,7 @@ from syncless._core.calls.files cimport close_under_waiters, may_use_threads, op
 from syncless._core.calls.filesystems cimport FileSystem, in_pool, of_descriptor, tried
 from syncless._core.cpython.layouts cimport SynclessFileIO, buffered_owner_at, require
 from syncless._core.cpython.replacing cimport (
-    destructor, finalize_of, initproc, iternextfunc, newfunc, set_finalize, set_init, set_new, set_next,
+    FINALIZE, INIT, NEW, NEXT, destructor, initproc, iternextfunc, newfunc, replace_slot, slot_of,
 )
 from syncless._core.current cimport take_turns
 from syncless._core.loop cimport Loop
@@ -297,32 +297,28 @@ cdef void cooperative_finalize(PyObject* file) noexcept:
     me.shielded = before
 
 
-cdef int replace_finalize(object type, destructor old, destructor new) except -1:
-    """In a type of files, and in those that took it over when they were made."""
-    if finalize_of(type) == old:
-        set_finalize(type, new)
-    for each in type.__subclasses__():
-        replace_finalize(each, old, new)
-    return 0
+cdef int exchange(bint cooperative, object type, size_t slot, str name, void* original, void* ours) except -1:
+    if cooperative:
+        return replace_slot(type, slot, name, original, ours)
+    return replace_slot(type, slot, name, ours, original)
 
 
 def set_slots(bint cooperative) -> None:
     """Sets the slots that the interpreter calls without looking for a method: opening a FileIO, mapping one,
     the next line of a buffered file, the finaliser of each kind of file."""
     global original_init, original_next, original_map, original_finalize
-    if cooperative and original_init == NULL:
-        original_init = set_init(_io.FileIO, cooperative_init)
-        original_map = set_new(mmap.mmap, cooperative_map)
-        for kind in BUFFERED:
-            if hasattr(kind, "__next__") and kind is not _io.BufferedWriter:
-                original_next = set_next(kind, cooperative_next)
-        original_finalize = finalize_of(_io._IOBase)
-        replace_finalize(_io._IOBase, original_finalize, cooperative_finalize)
-    elif not cooperative and original_init != NULL:
-        set_init(_io.FileIO, original_init)
-        set_new(mmap.mmap, original_map)
-        for kind in BUFFERED:
-            if kind is not _io.BufferedWriter:
-                set_next(kind, original_next)
-        replace_finalize(_io._IOBase, cooperative_finalize, original_finalize)
+    if cooperative == (original_init != NULL):
+        return
+    if cooperative:
+        original_init = <initproc> slot_of(_io.FileIO, INIT)
+        original_map = <newfunc> slot_of(mmap.mmap, NEW)
+        original_next = <iternextfunc> slot_of(_io.BufferedReader, NEXT)
+        original_finalize = <destructor> slot_of(_io._IOBase, FINALIZE)
+    exchange(cooperative, _io.FileIO, INIT, "__init__", <void*> original_init, <void*> cooperative_init)
+    exchange(cooperative, mmap.mmap, NEW, "__new__", <void*> original_map, <void*> cooperative_map)
+    for kind in (_io.BufferedReader, _io.BufferedRandom):
+        exchange(cooperative, kind, NEXT, "__next__", <void*> original_next, <void*> cooperative_next)
+    exchange(cooperative, _io._IOBase, FINALIZE, "__del__", <void*> original_finalize,
+        <void*> cooperative_finalize)
+    if not cooperative:
         original_init = NULL
