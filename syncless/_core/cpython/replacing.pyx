@@ -7,7 +7,7 @@ module, signature and text, and is pickled by its name as the original is. The c
 module object, which such a function has for its `self`.
 
 Fact: a type takes its slots from its base when it is made, out of the wrapper, the special method in the
-base's dictionary; super() calls that wrapper. Decision: a slot is replaced in its type, in the wrapper, and in
+base's dictionary; super() calls that wrapper. Decision: a slot is replaced in its type, the wrapper, and in
 all types below that have it. Guarded by tests/patches/test_areas.py::test_slots_of_types_are_given_back.
 """
 
