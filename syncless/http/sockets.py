@@ -119,10 +119,10 @@ class SocketOptions:
         try:
             found = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         except socket.gaierror as error:
-            why = error.strerror
-            if bind.host.count(":") == 1:
-                why += "; a host and its port are two arguments, or one of `bind`"
-            raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {bind.host}: {why}") from None
+            both = bind.host.count(":") == 1
+            apart = "; a host and its port are two arguments, or one of `bind`" if both else ""
+            why = f"cannot listen on {bind.host}: {error.strerror}{apart}"
+            raise OSError(errno.EADDRNOTAVAIL, why) from None
         opened: list[socket.socket] = []
         failure: OSError | None = None
         port = bind.port
