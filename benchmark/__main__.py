@@ -150,6 +150,9 @@ GROUPS = {
 """Names for several experiments."""
 GROUPS["native"].append("scaling")
 
+ATTEMPTS = 3
+"""How often a run may try an experiment: what noise has spoilt is measured again after the rest."""
+
 QUICK = [
     "keepalive",
     "slowlog-10000",
@@ -199,6 +202,44 @@ def is_recorded(name: str, rounds: int) -> bool:
     return counts == {rounds_of(name, rounds)} and commit != "" and quiet.is_as_in(commit, *OURS)
 
 
+def is_measured(name: str, scale: Scale, options: argparse.Namespace) -> bool:
+    """Measures one experiment, and keeps its result unless the run is quick. False, with the reason on
+    stderr, if the result would mislead."""
+    if name == "blocking":
+        blocking.table(options.quick)
+        return True
+    watch = None if options.quick else quiet.Watch()
+    if watch and (reasons := quiet.refusals({"load_before": watch.load_before})):
+        say(f"{name}: not measured: {reasons[0]}")
+        return False
+    if name in CALLS:
+        libraries, parts = CALLS[name]
+        some = parts[:1] if name == "engine" and options.quick else parts
+        result = run_calls(name, libraries, some, scale, 20 if options.quick else 1)
+    else:
+        result = run_experiment(EXPERIMENTS[name], scale, options.peers)
+    result.update(
+        command="python -m benchmark " + " ".join(sys.argv[1:]),
+        date=datetime.date.today().isoformat(),
+        commit=quiet.commit(),
+        machine=machine(),
+        versions=versions(),
+    )
+    reasons = []
+    if watch:
+        one = EXPERIMENTS.get(name)
+        result["conditions"] = watch.end(result, one.ours, one.agrees) if one else watch.end(result)
+        reasons = quiet.refusals(result["conditions"])
+        reasons += ["only some peers were measured"] if options.peers and name in EXPERIMENTS else []
+        if not reasons:
+            report.RESULTS.mkdir(exist_ok=True)
+            (report.RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+            return True
+        say(f"{name}: not recorded: {'; '.join(reasons)}")
+    print(report.table(result), end="\n\n", flush=True)
+    return not reasons
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmark", description=__doc__)
     choices = [*EXPERIMENTS, *CALLS, "blocking", "instructions", "report"]
@@ -240,51 +281,16 @@ def main() -> int:
     if options.go_on:
         chosen = [name for name in chosen if not is_recorded(name, scale.rounds)]
     started = time.monotonic()
-    refused = []
-    for name in chosen:
-        if name == "report":
-            continue
-        if name == "blocking":
-            blocking.table(options.quick)
-            continue
-        if name == "instructions":
-            if not instructions.within_budget():
+    within_budget = "instructions" not in chosen or instructions.within_budget()
+    left = [name for name in chosen if name not in ("report", "instructions")]
+    refused: list[str] = []
+    for _ in range(1 if options.peers else ATTEMPTS):
+        refused = []
+        for number, name in enumerate(left, 1):
+            if not is_measured(name, scale, options):
                 refused.append(name)
-            continue
-        watch = None if options.quick else quiet.Watch()
-        reasons = quiet.refusals({"load_before": watch.load_before}) if watch else []
-        if reasons:
-            say(f"{name}: not measured: {reasons[0]}")
-            refused.append(name)
-            continue
-        if name in CALLS:
-            libraries, parts = CALLS[name]
-            some = parts[:1] if name == "engine" and options.quick else parts
-            result = run_calls(name, libraries, some, scale, 20 if options.quick else 1)
-        else:
-            result = run_experiment(EXPERIMENTS[name], scale, options.peers)
-        result.update(
-            command="python -m benchmark " + " ".join(sys.argv[1:]),
-            date=datetime.date.today().isoformat(),
-            commit=quiet.commit(),
-            machine=machine(),
-            versions=versions(),
-        )
-        left = len(chosen) - chosen.index(name) - 1
-        say(f"{name}: done after {time.monotonic() - started:.0f} s, {left} experiments left")
-        if watch:
-            one = EXPERIMENTS.get(name)
-            result["conditions"] = watch.end(result, one.ours, one.agrees) if one else watch.end(result)
-            reasons = quiet.refusals(result["conditions"])
-            reasons += ["only some peers were measured"] if options.peers and name in EXPERIMENTS else []
-        if watch and not reasons:
-            report.RESULTS.mkdir(exist_ok=True)
-            (report.RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-            continue
-        if reasons:
-            say(f"{name}: not recorded: {'; '.join(reasons)}")
-            refused.append(name)
-        print(report.table(result), end="\n\n", flush=True)
+            say(f"{name}: ended after {time.monotonic() - started:.0f} s, {len(left) - number} left")
+        left = refused
     kept = [name for name in chosen if name not in ("report", "blocking", "instructions", *refused)]
     if not options.quick and (kept or "report" in chosen):
         print(report.tables(kept or None))
@@ -292,7 +298,7 @@ def main() -> int:
         plots.write_all()
         picture.write()
         report.write_page()
-    return 1 if refused else 0
+    return 1 if refused or not within_budget else 0
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import compileall
 import faulthandler
 import gc
+import importlib.util
 import os
 import signal
 import sys
@@ -37,10 +38,20 @@ def pytest_configure(config):
     timing.perf_counter = virtualtime.real_seconds  # of tests on the virtual clock it says what they cost
 
 
+OF_PROGRAMS = """
+syncless aiohttp amqp billiard celery engineio eventlet gevent granian gunicorn kombu opentelemetry
+prometheus_client prompt_toolkit sentry_sdk socketio sqlalchemy
+""".split()
+"""Packages that the programs of tests import, and most test processes do not."""
+
+
 def pytest_sessionstart(session):
-    """Hundreds of tests start an interpreter, where bytecode is not written."""
+    """Hundreds of tests start an interpreter, where bytecode is not written, and pip writes none either."""
     if not hasattr(session.config, "workerinput"):
-        compileall.compile_dir(syncless.__path__[0], quiet=2)
+        for name in OF_PROGRAMS:
+            found = importlib.util.find_spec(name)
+            for folder in (found and found.submodule_search_locations) or ():
+                compileall.compile_dir(folder, quiet=2)
 
 
 def pytest_collection_finish():

@@ -1,6 +1,7 @@
 """The runner of tests and the list of parts: which tests run again or alone, and what fails a run."""
 
 import collections
+import importlib.util
 import os
 import pathlib
 import signal
@@ -14,9 +15,11 @@ from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parent.parent
 
+XDIST = " -p xdist.plugin" if importlib.util.find_spec("xdist") else ""
+"""The only plugin that is loaded."""
 SETTINGS = """
 [pytest]
-addopts = -q -p no:anyio -p no:faker -p no:pytest_syncless
+addopts = -q{xdist}
 markers =
     slow
     realtime
@@ -38,13 +41,13 @@ def run(tmp_path):
     xdist's processes, unless the test asks for some."""
 
     def run(tests, *arguments, processes=0):
-        (tmp_path / "pytest.ini").write_text(SETTINGS)
+        (tmp_path / "pytest.ini").write_text(SETTINGS.format(xdist=XDIST))
         (tmp_path / "test_toy.py").write_text(HELPERS + tests)
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
         done = subprocess.run(
-            [sys.executable, "-m", "tests", "-n", str(processes), *arguments],
+            [sys.executable, "-m", "tests", *(["-n", str(processes)] if XDIST else []), *arguments],
             cwd=tmp_path,
-            env={**environment, "PYTHONPATH": str(ROOT)},
+            env={**environment, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             capture_output=True,
             text=True,
             timeout=300,

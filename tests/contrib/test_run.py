@@ -32,6 +32,11 @@ def home(request):
     return HttpResponse("met")
 urlpatterns = [path("", home)]
 """
+BACKLOG = f"""
+from django.core.servers.basehttp import WSGIServer
+WSGIServer.request_queue_size = {NUMBER}
+"""
+"""It is 10, and a client that finds it full tries again after a second, two, four, eight, sixteen."""
 TASKS = """
 from celery import Celery
 from meet import meet
@@ -57,7 +62,7 @@ def start(folder, files, arguments):
 def test_requests_to_runserver_of_django_wait_for_one_another(tmp_path):
     need("django")
     port = free_port()
-    settings = SETTINGS.format(apps="", debug=True)
+    settings = SETTINGS.format(apps="", debug=True) + BACKLOG
     files = {"manage.py": MANAGE, "settings.py": settings, "urls.py": URLS}
     command = start(tmp_path, files, ["manage.py", "runserver", str(port), "--noreload"])
     answers = []

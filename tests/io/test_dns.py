@@ -381,34 +381,31 @@ from syncless.io import dns
 from tests.io.nameserver import NameServer
 for name in [name for name in sys.modules if name == "dns" or name.startswith("dns.")]:
     del sys.modules[name]                       # as in a program that has not imported it
+ticks = []
 class SlowDisk:
     def find_spec(name, path, target=None):
         if name == "dns":
-            time.sleep(2)
+            before, late = len(ticks), time.monotonic() + 20
+            while len(ticks) < before + 5 and time.monotonic() < late:
+                time.sleep(0.001)
+            print(len(ticks) - before)
 sys.meta_path.insert(0, SlowDisk)
 hosts, nsswitch, resolv_conf = (f"{sys.argv[1]}/{name}" for name in ("hosts", "nsswitch", "resolv"))
 dns.configure(hosts=hosts, nsswitch=nsswitch, resolv_conf=resolv_conf, port=int(sys.argv[2]))
-stalls, last = [], time.perf_counter()
 def tick():
-    global last
     while True:
         syncless.sleep(0.005)
-        stalls.append(time.perf_counter() - last)
-        last = time.perf_counter()
+        ticks.append(None)
 syncless.spawn(tick)
-syncless.sleep(0.05)
-stalls.clear()
 assert dns.getaddrinfo("one.example.", 80)
-print(max(stalls) if stalls else 0.0)
 """
 
 
-@pytest.mark.realtime("the pauses of a program are measured")
 def test_first_lookup_does_not_stop_other_tasklets(server, files):
-    """dnspython takes a tenth of a second to import, here two seconds."""
+    """dnspython takes a tenth of a second to import, here as long as five turns of another tasklet."""
     command = [sys.executable, "-c", FIRST, str(files.folder), str(server.port)]
     done = syncless.run_in_thread(
         subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=60
     )
     assert not done.stderr, done.stderr
-    assert 0 < float(done.stdout) < 1
+    assert int(done.stdout) >= 5
