@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t
 cdef extern from "nghttp2/nghttp2.h":
     enum:
         NGHTTP2_DATA, NGHTTP2_HEADERS, NGHTTP2_RST_STREAM, NGHTTP2_CONTINUATION
-        NGHTTP2_FLAG_NONE, NGHTTP2_FLAG_END_STREAM
+        NGHTTP2_FLAG_NONE, NGHTTP2_FLAG_END_STREAM, NGHTTP2_FLAG_PADDED
         NGHTTP2_HCAT_REQUEST
         NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE
         NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL
@@ -35,8 +35,11 @@ cdef extern from "nghttp2/nghttp2.h":
         uint8_t type, flags
     ctypedef struct nghttp2_headers:
         int cat
+    ctypedef struct nghttp2_data:
+        size_t padlen
     ctypedef union nghttp2_frame:
         nghttp2_frame_hd hd
+        nghttp2_data data
         nghttp2_headers headers
     ctypedef union nghttp2_data_source:
         void* ptr
@@ -86,6 +89,7 @@ cdef extern from "nghttp2/nghttp2.h":
     int nghttp2_session_set_stream_user_data(nghttp2_session* session, int32_t id, void* stream)
     void* nghttp2_session_get_stream_user_data(nghttp2_session* session, int32_t id)
     int32_t nghttp2_session_get_last_proc_stream_id(nghttp2_session* session)
+    int32_t nghttp2_session_get_effective_recv_data_length(nghttp2_session* session)
     int nghttp2_session_consume(nghttp2_session* session, int32_t id, size_t size)
     int nghttp2_session_set_local_window_size(nghttp2_session* session, uint8_t flags, int32_t id,
         int32_t size)

@@ -60,6 +60,7 @@ cdef int on_begin_frame(nghttp2_session* library, const nghttp2_frame_hd* frame,
     cdef HTTP2Session session = <HTTP2Session> owner
     if frame.type != NGHTTP2_HEADERS and (frame.type != NGHTTP2_DATA or frame.length < SMALL):
         session.credit -= 1
+    session.padded = frame.type == NGHTTP2_DATA and frame.flags & NGHTTP2_FLAG_PADDED
     if frame.type == NGHTTP2_HEADERS and frame.stream_id & 1:
         session.note_head(frame.stream_id)
     return 0
@@ -138,6 +139,9 @@ cdef int on_frame_recv(nghttp2_session* library, const nghttp2_frame* frame, voi
             stream.silent = True
     if frame.hd.type != NGHTTP2_HEADERS and frame.hd.type != NGHTTP2_DATA:
         return 0
+    if session.padded:
+        session.padded = False
+        session.seen += frame.data.padlen
     stream = stream_of(library, frame.hd.stream_id)
     if stream is None:
         return 0
@@ -178,6 +182,7 @@ cdef int on_data(
     cdef RequestStream stream = stream_of(library, id)
     cdef Buffers buffers = session.listener.buffers
     cdef char line[REPLY_CHUNK]
+    session.seen += size
     session.allow(<int64_t> size // MOVED)
     if stream is None:
         nghttp2_session_consume(library, id, size)
@@ -298,6 +303,7 @@ cdef class HTTP2Session(Frames):
         cdef Buffers buffers = self.listener.buffers
         cdef Input input
         cdef ssize_t used
+        cdef int64_t counted
         input.size = 0
         used = borrow_input(&connection.stream, buffers, &input)
         if used <= 0:
@@ -307,7 +313,12 @@ cdef class HTTP2Session(Frames):
         if loop.clock.now - self.credited >= SECOND:
             self.allow((loop.clock.now - self.credited) // SECOND)
             self.credited = loop.clock.now
+        counted = nghttp2_session_get_effective_recv_data_length(self.library)
+        self.seen = 0
         used = nghttp2_session_mem_recv(self.library, <const uint8_t*> input.data, input.size)
+        counted = nghttp2_session_get_effective_recv_data_length(self.library) - counted
+        if counted > self.seen and not self.padded:
+            self.ignored = True
         return_input(&connection.stream, buffers, &input, input.size)
         self.act(loop)
         if used < 0:                                # its own GOAWAY is on its way, where it could make one
@@ -325,6 +336,13 @@ cdef class HTTP2Session(Frames):
             self.spared_before, self.spared = self.spared, id       # until it is open
         elif id > self.spared and nghttp2_session_get_stream_user_data(self.library, id) == NULL:
             self.fault = NGHTTP2_PROTOCOL_ERROR if id <= self.skipped else NGHTTP2_STREAM_CLOSED
+
+    cdef bint finds_stray_data(self) noexcept:
+        """The library ignores DATA frames for a stream that is over, too. The connection's window counts
+        them. They are the client's fault unless the server has ended a stream first, or takes no more."""
+        cdef bint stray = self.ignored and self.spared == 0
+        self.ignored = False
+        return stray and nghttp2_session_terminate_session(self.library, NGHTTP2_STREAM_CLOSED) == 0
 
     cdef int act(self, Loop loop) except -1:
         """What the callbacks have noted."""
@@ -390,9 +408,10 @@ cdef class HTTP2Session(Frames):
             return 0
         while stream.out.size < OUT_HIGH:
             size = nghttp2_session_mem_send(self.library, &data)
-            if size <= 0:
+            if size > 0:
+                self.listener.buffers.append(&stream.out, <const char*> data, size)
+            elif not self.finds_stray_data():
                 break
-            self.listener.buffers.append(&stream.out, <const char*> data, size)
         if self.first_closed != NULL:
             self.act(loop)
         self.keep_time()

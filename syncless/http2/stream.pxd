@@ -36,6 +36,9 @@ cdef class Frames(Session):     # the part of an HTTP2Session that its streams k
     cdef int32_t skipped            # the highest one that it never began, below that
     cdef int32_t spared             # the highest one that the server ended first: trailers may be on the way
     cdef int32_t spared_before
+    cdef int64_t seen               # bytes of DATA frames that callbacks have been told of, in one read
+    cdef bint padded                # a DATA frame with padding has come, in part: it is told of at its end
+    cdef bint ignored               # the library has dropped bytes that are for no stream
     cdef uint32_t fault             # for which the connection ends, or 0
     cdef bint begun                 # a request has come
     cdef bint noticed               # the client has been told that the server stops
