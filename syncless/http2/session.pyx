@@ -46,6 +46,8 @@ cdef enum:
     MOVED = 256             # bytes that allow one
     SMALL = 64              # bytes of a DATA frame that does not count as moving
     SECOND = 1000000000     # ns
+    FRAME_HEAD = 9          # bytes
+    PREFACE = 24            # bytes
     ROUNDS = 4              # receive calls after which others get a turn
 
 # -- callbacks of the library --------------------------------------------------------------------------------
@@ -60,6 +62,7 @@ cdef int on_begin_frame(nghttp2_session* library, const nghttp2_frame_hd* frame,
     cdef HTTP2Session session = <HTTP2Session> owner
     if frame.type != NGHTTP2_HEADERS and (frame.type != NGHTTP2_DATA or frame.length < SMALL):
         session.credit -= 1
+    session.untold -= FRAME_HEAD + <int64_t> frame.length
     session.padded = frame.type == NGHTTP2_DATA and frame.flags & NGHTTP2_FLAG_PADDED
     if frame.type == NGHTTP2_HEADERS and frame.stream_id & 1:
         session.note_head(frame.stream_id)
@@ -293,6 +296,7 @@ cdef class HTTP2Session(Frames):
         nghttp2_submit_settings(self.library, NGHTTP2_FLAG_NONE, settings, 3)
         nghttp2_session_set_local_window_size(self.library, NGHTTP2_FLAG_NONE, 0, WINDOW)
         self.last = -1
+        self.untold = -PREFACE
         self.credit = CREDIT
         self.credited = self.listener.loop.clock.now
         return self.soon()
@@ -316,9 +320,7 @@ cdef class HTTP2Session(Frames):
         counted = nghttp2_session_get_effective_recv_data_length(self.library)
         self.seen = 0
         used = nghttp2_session_mem_recv(self.library, <const uint8_t*> input.data, input.size)
-        counted = nghttp2_session_get_effective_recv_data_length(self.library) - counted
-        if counted > self.seen and not self.padded:
-            self.ignored = True
+        self.note_untold(input.size, nghttp2_session_get_effective_recv_data_length(self.library) - counted)
         return_input(&connection.stream, buffers, &input, input.size)
         self.act(loop)
         if used < 0:                                # its own GOAWAY is on its way, where it could make one
@@ -337,9 +339,24 @@ cdef class HTTP2Session(Frames):
         elif id > self.spared and nghttp2_session_get_stream_user_data(self.library, id) == NULL:
             self.fault = NGHTTP2_PROTOCOL_ERROR if id <= self.skipped else NGHTTP2_STREAM_CLOSED
 
+    cdef void note_untold(self, int64_t size, int64_t counted) noexcept:
+        """The library drops frames that it does not know, and DATA frames for a stream that is over. Of so
+        many bytes that have come, so many are of DATA frames: the connection's window counts those, too."""
+        cdef int64_t dropped = counted - self.seen
+        self.untold += size
+        if counted < 0:                             # it has been opened meanwhile
+            self.untold = min(<int64_t> 0, self.untold)
+            return
+        self.untold -= dropped
+        if self.untold >= FRAME_HEAD:
+            self.credit -= self.untold // FRAME_HEAD
+            self.untold %= FRAME_HEAD
+        if dropped > 0 and not self.padded:
+            self.ignored = True
+            self.allow(dropped // SMALL)
+
     cdef bint finds_stray_data(self) noexcept:
-        """The library ignores DATA frames for a stream that is over, too. The connection's window counts
-        them. They are the client's fault unless the server has ended a stream first, or takes no more."""
+        """They are the client's fault unless the server has ended a stream first, or takes no more."""
         cdef bint stray = self.ignored and self.spared == 0
         self.ignored = False
         return stray and nghttp2_session_terminate_session(self.library, NGHTTP2_STREAM_CLOSED) == 0

@@ -37,6 +37,7 @@ cdef class Frames(Session):     # the part of an HTTP2Session that its streams k
     cdef int32_t spared             # the highest one that the server ended first: trailers may be on the way
     cdef int32_t spared_before
     cdef int64_t seen               # bytes of DATA frames that callbacks have been told of, in one read
+    cdef int64_t untold             # bytes that have come beyond the frames that callbacks have been told of
     cdef bint padded                # a DATA frame with padding has come, in part: it is told of at its end
     cdef bint ignored               # the library has dropped bytes that are for no stream
     cdef uint32_t fault             # for which the connection ends, or 0

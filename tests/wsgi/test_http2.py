@@ -309,10 +309,12 @@ def test_stop_lets_streams_end(connect):
     stopper.join()
 
 
-@pytest.mark.parametrize("kind", ["ping", "settings", "priority", "empty", "reset"])
+@pytest.mark.parametrize("kind", ["ping", "settings", "priority", "empty", "reset", "unknown", "too late"])
 def test_flood_ends_the_connection_and_harms_no_other(connect, kind):
     _, client = connect(echo)
     bad, good = client(), client()
+    over = bad.ask()
+    assert bad.answer(over)[2] == b""
     stream = bad.ask("/", "POST", ends=False)
     with contextlib.suppress(OSError, exceptions.ProtocolError):
         for _ in range(5000):
@@ -324,6 +326,10 @@ def test_flood_ends_the_connection_and_harms_no_other(connect, kind):
                 bad.h2.prioritize(stream, weight=20)
             elif kind == "empty":
                 bad.h2.send_data(stream, b"")
+            elif kind == "unknown":
+                bad.sock.sendall(frame(250, 0, 0, b""))
+            elif kind == "too late":
+                bad.sock.sendall(frame(0, 0, over, b""))
             else:
                 bad.h2.reset_stream(bad.ask("/", "GET"))
             bad.flush()
