@@ -36,6 +36,40 @@ IN_ORDER = {"-s", "--pdb", "--trace", "--collect-only", "--co", "--capture=no", 
 """Options that need one process."""
 
 
+FEW = 30
+"""Files of tests that are not worth a process of their own to be read."""
+
+
+def read_once(arguments: list[str]) -> None:
+    """Pytest rewrites the assertions of a file that it reads for the first time, which takes longer than all
+    else of it. Once, and not in each of the processes that will run the tests."""
+    chosen = [path for each in arguments if (path := pathlib.Path(each.partition("::")[0])).exists()]
+    files = [
+        file
+        for path in chosen or [pathlib.Path("tests")]
+        for file in (path.rglob("test_*.py") if path.is_dir() else [path])
+    ]
+    version = f"{sys.implementation.cache_tag}-pytest-*.pyc"
+    new = [
+        str(file)
+        for file in files
+        if not any(
+            made.stat().st_mtime >= file.stat().st_mtime
+            for made in file.parent.glob(f"__pycache__/{file.stem}.{version}")
+        )
+    ]
+    if len(new) < FEW:
+        return
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:xdist"]
+    count = processors()
+    running = [
+        subprocess.Popen([*command, *new[first::count]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for first in range(count)
+    ]
+    for process in running:
+        process.wait()
+
+
 def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -140,6 +174,7 @@ def main(arguments: list[str]) -> int:
         marks = "" if any("::" in argument for argument in others) else "not slow"
     chosen = ["-m", marks] if marks else []
     if importlib.util.find_spec("xdist") and not IN_ORDER & set(others):
+        read_once(others)
         chosen += ["-n", options.n or processes or str(processors() * 5 // 2), "--dist", "worksteal"]
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
