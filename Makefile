@@ -77,7 +77,7 @@ docs-serve: $(VENV)/.documented  ## show the documentation site on http://127.0.
 
 $(VENV)/.benched: $(VENV)/.tested
 	$(INSTALL) gevent eventlet goless uvloop httptools granian gunicorn waitress cheroot uvicorn hypercorn fastapi requests matplotlib Cython
-	-$(INSTALL) bjoern fastpysgi freastal h2corn pyruvate
+	-$(INSTALL) bjoern fastpysgi freastal h2corn peregrine-server pyruvate
 	@touch $@
 
 bench: $(VENV)/.benched  ## the 2009 experiment and its peers; results go to benchmark/results/

@@ -12,7 +12,7 @@ from benchmark.loads import Load, wrk
 from benchmark.measure import on_load_core
 from benchmark.servers import Running
 
-PYTHON = ("fastpysgi", "granian", "bjoern")
+PYTHON = ("fastpysgi", "granian", "bjoern", "peregrine")
 OTHERS = ("node", "go fasthttp")
 AHEAD = dict.fromkeys((*PYTHON, "node"), 1.0)
 CONNECTIONS = 50

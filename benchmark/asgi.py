@@ -11,9 +11,12 @@ SERVERS = (
     "granian (ASGI)",
     "fastpysgi (ASGI)",
     "freastal (ASGI)",
+    "peregrine (ASGI)",
     "uvicorn (ASGI)",
     "hypercorn (ASGI)",
 )
+ECHOING = ("granian", "peregrine", "uvicorn", "hypercorn")
+"""Those that have WebSockets."""
 OURS = ("syncless (ASGI)",)
 ALONE = (
     "The call stops the loop of a peer, so it answers one request after the other. The rate of syncless is "
@@ -98,7 +101,7 @@ ASGI = (
             f"WebSocket echo, binary messages of 64 bytes, {connections:,} connections; "
             "a message counts as a request",
             "echo",
-            ("syncless (ASGI)", "syncless", "granian (ASGI)", "uvicorn (ASGI)", "hypercorn (ASGI)"),
+            ("syncless (ASGI)", "syncless", *(f"{name} (ASGI)" for name in ECHOING)),
             lambda server, scale, connections=connections: echo(  # type: ignore[misc]
                 server, connections, scale.seconds
             ),

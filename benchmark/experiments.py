@@ -35,11 +35,22 @@ SERVERS = (
     "fastpysgi",
     "freastal",
     "pyruvate",
+    "peregrine",
 )
 """Servers that users of Python may run instead."""
 READ_ONCE = ("syncless, blocking", "uwsgi, blocking", "uwsgi, 2 threads")
 """Servers of the experiment calllater without the second reading."""
-HELLO = ("syncless", "floor", "node", "go nethttp", "go fasthttp", "bjoern", "meinheld", "gevent")
+HELLO = (
+    "syncless",
+    "floor",
+    "node",
+    "go nethttp",
+    "go fasthttp",
+    "bjoern",
+    "meinheld",
+    "peregrine",
+    "gevent",
+)
 NATIVE = "syncless native"
 BACKLOGS = (
     "syncless, raw, backlog 5",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from benchmark.experiment import Experiment
 from benchmark.loads import h2load
 
-SERVERS = ("nghttpd", "h2corn (ASGI)", "granian", "granian (ASGI)", "hypercorn (ASGI)")
+PYTHON = ("h2corn (ASGI)", "granian", "granian (ASGI)", "peregrine", "peregrine (ASGI)", "hypercorn (ASGI)")
+SERVERS = ("nghttpd", *PYTHON)
 OURS = ("syncless", "syncless (ASGI)")
 SAME_WORK = {name: OURS["(ASGI)" in name] for name in SERVERS}
 HTTP2 = (

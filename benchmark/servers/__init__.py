@@ -433,6 +433,7 @@ _PEERS: tuple[Peer, ...] = (
     _wsgi("fastpysgi", "fastpysgi", SILENT),
     _wsgi("freastal", "freastal", SILENT),
     _wsgi("pyruvate", "pyruvate", SILENT),
+    _wsgi("peregrine", "peregrine-server", (*WSGI, *HTTP2)),
     Peer("uwsgi", _uwsgi(), _uwsgi_version(), WSGI),
     Peer("uwsgi, router", _uwsgi("--http-keepalive=600", socket="--http"), _uwsgi_version(), SILENT),
     *ASGI_PEERS,

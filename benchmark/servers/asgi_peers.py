@@ -16,11 +16,11 @@ HTTP2 = ("http2", "http2 big", "http2 tls")
 """hello and big by HTTP/2 without TLS; and hello with it, with CERTFILE and KEYFILE in the environment."""
 
 
-def _peer(package: str, *applications: str) -> Peer:
+def _peer(name: str, *applications: str, package: str = "") -> Peer:
     return Peer(
-        f"{package} (ASGI)",
-        lambda port, app: [sys.executable, str(HERE / "run_asgi.py"), package, str(port), app],
-        package_version(package),
+        f"{name} (ASGI)",
+        lambda port, app: [sys.executable, str(HERE / "run_asgi.py"), name, str(port), app],
+        package_version(package or name),
         (*HTTP, *applications),
     )
 
@@ -33,4 +33,5 @@ ASGI_PEERS = (
     _peer("uvicorn", "logged", "echo"),
     _peer("hypercorn", "echo", *HTTP2),
     _peer("h2corn", *HTTP2),
+    _peer("peregrine", "logged", "echo", *HTTP2, package="peregrine-server"),
 )

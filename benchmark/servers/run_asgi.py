@@ -90,4 +90,10 @@ def h2corn():
     os.execv(command, [command, "served_asgi:application", *options])
 
 
+def peregrine():
+    from peregrine_command import run
+
+    run("asgi", "served_asgi:application", port, application)
+
+
 globals()[server]()

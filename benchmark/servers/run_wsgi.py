@@ -124,6 +124,12 @@ def pyruvate():
     pyruvate.serve(named(application), f"127.0.0.1:{port}", 8, max_reuse_count=0, keepalive_timeout=255)
 
 
+def peregrine():
+    from peregrine_command import run
+
+    run("wsgi", "served:application", port, application)
+
+
 {
     "eventlet": eventlet_,
     "waitress": waitress,
@@ -134,4 +140,5 @@ def pyruvate():
     "fastpysgi": fastpysgi,
     "freastal": freastal,
     "pyruvate": pyruvate,
+    "peregrine": peregrine,
 }[server]()
