@@ -92,7 +92,7 @@ def ratio(result: dict[str, Any], peer: str, our: str = "syncless") -> float:
 
 def compared_rows(result: dict[str, Any], peer: str) -> list[str]:
     """Our rows that are compared with this peer."""
-    rows = EXPERIMENTS[result["name"]].compared(peer) if "rounds" in result["peers"][peer] else ()
+    rows = EXPERIMENTS[result["name"]].compared(peer) if "rounds" in result["peers"].get(peer, {}) else ()
     return [our for our in rows if "rounds" in result["peers"].get(our, {})]
 
 
