@@ -25,6 +25,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from benchmark.servers.websocketclient import ECHO, FRAME, connect
+
 HERE = pathlib.Path(__file__).parent
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: wrk\r\nAccept: */*\r\n\r\n"
 WARM = 300  # requests before the first that counts: caches fill, type slots specialise
@@ -115,6 +117,15 @@ def streams(at_once: int) -> Callable[[int, int], None]:
     return load
 
 
+def echoes(port: int, messages: int) -> None:
+    """Messages on one WebSocket, each sent when the one before has come back."""
+    with connect(port) as client:
+        for _ in range(messages):
+            client.sendall(FRAME)
+            if client.recv(len(ECHO), socket.MSG_WAITALL) != ECHO:
+                raise SystemExit("the server did not send the message back")
+
+
 LOADS: dict[str, Callable[[int, int], None]] = {
     "keepalive": kept(1),
     "keepalive-64": kept(64),
@@ -125,7 +136,10 @@ LOADS: dict[str, Callable[[int, int], None]] = {
     "connections": fresh,
     "http2": streams(1),
     "http2-10": streams(10),
+    "websocket": echoes,
 }
+APPLICATIONS = {"http2": "http2", "http2-10": "http2", "websocket": "echo"}
+"""Of loads that are not answered by hello."""
 
 
 BUDGET = {
@@ -219,7 +233,7 @@ def count(name: str, requests: int, tree: pathlib.Path) -> float:
 
     def command(port: int) -> list[str]:
         asgi = kind == "asgi"
-        application = "http2" if name.startswith("http2") else "hello"
+        application = APPLICATIONS.get(name, "hello")
         script = str(HERE / "servers" / ("run_asgi.py" if asgi else "run_syncless.py"))
         if kind == "standby":
             return [script, str(port), "hello", "0", "", "1"]

@@ -155,6 +155,14 @@ def test_quick_run_is_not_recorded(run):
     assert run([], [10.0], "--quick") == (0, None)
 
 
+def test_table_of_some_peers_leaves_out_what_is_said_of_the_others():
+    rounds = made_up([10.0])["peers"]["syncless"]["rounds"]
+    found = report.table(
+        {"name": "asgi-requests", "peers": {"syncless (ASGI)": {"version": "1", "rounds": rounds}}}
+    )
+    assert "syncless (ASGI)" in found and "times as many requests" not in found
+
+
 def test_table_says_under_which_conditions_it_was_made(run):
     result = run(looks(before=50), [10.0])[1]
     origin = report.shown("wsgi-hello").partition("<small>")[2].replace("\n", " ")
