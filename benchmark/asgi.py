@@ -30,7 +30,7 @@ ASGI = (
         "hello",
         SERVERS,
         lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
-        {"granian (ASGI)": 0.6, "fastpysgi (ASGI)": 0.65},
+        {"granian (ASGI)": 0.6, "fastpysgi (ASGI)": 0.65, "freastal (ASGI)": 0.9},
         ours=OURS,
     ),
     Experiment(
@@ -105,7 +105,7 @@ ASGI = (
             lambda server, scale, connections=connections: echo(  # type: ignore[misc]
                 server, connections, scale.seconds
             ),
-            {"granian (ASGI)": 0.7},
+            {"granian (ASGI)": 0.6},
             ours=("syncless (ASGI)", "syncless"),
         )
         for connections in (200, 1000)

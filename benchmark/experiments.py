@@ -242,7 +242,7 @@ EXPERIMENTS = {
             "hello",
             ("syncless", "floor, deferred accept", *HELLO[1:]),
             _anew,
-            {"floor, deferred accept": 1.1, "node": 1 / 2.2, "bjoern": 0.75, "meinheld": 1.0},
+            {"floor, deferred accept": 1.08, "node": 1 / 2.2, "bjoern": 0.75, "meinheld": 1.0},
         ),
         Experiment(
             "pipelined",
@@ -250,7 +250,7 @@ EXPERIMENTS = {
             "hello",
             ("syncless", "floor", "node", "go nethttp", "go fasthttp", "meinheld", "gevent"),
             _pipelined,
-            {"floor": 1.7, "node": 1 / 12},
+            {"floor": 1.3, "node": 1 / 12},
         ),
         *(
             Experiment(

@@ -22,7 +22,7 @@ class Operation:
 OPERATIONS: dict[str, Operation] = {
     "yield alone": Operation("sleep(0), nobody else", "gevent", 0.5),
     "yield": Operation("sleep(0) among 100", "gevent", 0.5),
-    "schedule": Operation("stackless.schedule() of two; a raw greenlet switch", "greenlet", 1.5),
+    "schedule": Operation("stackless.schedule() of two; a raw greenlet switch", "greenlet", 1.2),
     "spawn": Operation("spawn + join, one at a time", "gevent", 0.25),
     "spawn many": Operation("spawn + join, 10,000 at a time", "gevent", 0.25),
     "event": Operation("event wake, there and back", "gevent", 0.5),
