@@ -91,6 +91,8 @@ NATIVE = {
     "syncless.http.response": [],  # head and body -> bytes
     "syncless.http.request": [],  # a request as everything but its application sees it
     "syncless.http.exchange": [],  # a request and its response; the seam between HTTP and applications
+    "syncless.http.websocket": [],  # messages on a connection that HTTP has left
+    "syncless.http.websocketframes": [],  # read and written by the websockets library
     "syncless.http.connection": [],  # the life of a connection
     "syncless.http.acceptor": [],  # new connections
     "syncless.asgi.operations": [],  # receive() and send()

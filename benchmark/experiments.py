@@ -8,6 +8,7 @@ import select
 import socket
 import statistics
 import time
+from collections.abc import Callable
 
 from benchmark.arena import ARENA
 from benchmark.asgi import ASGI
@@ -195,6 +196,13 @@ def _kept(server: Running, scale: Scale) -> Load:
     return wrk(server.port, scale.seconds, headers=FEW)
 
 
+def _many(connections: int) -> Callable[[Running, Scale], Load]:
+    """For longer, the more there are: the server also opens them in that time."""
+    return lambda server, scale: wrk(
+        server.port, scale.seconds * max(1, connections // 2000), room_for(connections), headers=FEW
+    )
+
+
 def _pipelined(server: Running, scale: Scale) -> Load:
     return wrk(server.port, scale.seconds, headers=FEW, script="pipeline.lua")
 
@@ -221,9 +229,7 @@ EXPERIMENTS = {
                 f"The same with {number:,} connection{'s' if number > 1 else ''}: `wrk -t1 -c{number}`",
                 "hello",
                 ("syncless", "floor", "node", "go fasthttp", "bjoern"),
-                lambda server, scale, number=number: wrk(
-                    server.port, scale.seconds, room_for(number), headers=FEW
-                ),
+                _many(number),
                 {"floor": 1.3} if number > 1 else {},
             )
             for number in (1, 1000, 10_000)
@@ -313,7 +319,7 @@ EXPERIMENTS = {
             "The same with 10,000 connections: `wrk -t1 -c10000`",
             "sleep",
             ("syncless", "node", "go nethttp", "go fasthttp", "gevent"),
-            lambda server, scale: wrk(server.port, scale.seconds, room_for(10_000), headers=FEW),
+            _many(10_000),
             {"go fasthttp": 1.0},
         ),
         *(

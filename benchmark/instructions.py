@@ -153,8 +153,8 @@ BUDGET = {
     "http2-10": 22_500,
     "http2+asgi": 38_000,
     "http2-10+asgi": 36_000,
-    "websocket": 68_000,
-    "websocket+asgi": 81_000,
+    "websocket": 14_800,
+    "websocket+asgi": 30_000,
 }
 """The most that a request may need, on CPython 3.11: a few percent above the count when it was last lowered.
 The interpreter's own instructions are the larger part, so other versions and builds need others. A new

@@ -162,7 +162,7 @@ def test_cimports_make_no_circle():
 LATE = re.compile(r"""(?:import_module|__import__)\(f?["'](syncless[\w.{}]*)["']""")
 LATE_IMPORTS = {
     "most programs do not need it, and it imports much": {
-        ("http/websocket.py", "syncless.http.websocketframes"),
+        ("http/websocket.pyx", "syncless.http.websocketframes"),
         ("http/limits.py", "syncless.http.options"),
         ("cli/tracing.py", "syncless.debug"),
         ("http/server.py", "syncless.http.compression"),

@@ -5,6 +5,7 @@ from syncless.asgi.operations cimport BodyMessages, Conversation
 from syncless.asyncio.callbacks cimport FirstStep
 from syncless.asyncio.dispatcher cimport Dispatcher
 from syncless.http.request cimport Request
+from syncless.http.websocket cimport WebSocket
 
 
 cdef enum Stage:            # of the response, as the application tells of it
@@ -71,7 +72,7 @@ cdef enum WebSocketStage:
 
 
 cdef class WebSocketExchange(ASGIExchange):
-    cdef object websocket           # http.websocket.WebSocket
+    cdef WebSocket websocket
     cdef WebSocketStage progress
     cdef object inbox               # messages that have come and have not been asked for
     cdef Py_ssize_t held            # bytes in it

@@ -32,6 +32,7 @@ from syncless.http.request cimport (
     CLIENT, CLIENT_PORT, HOST, LOCAL_NAME, LOCAL_PORT, METHOD, PATH, QUERY, ROOT_PATH, SCHEME, VERSION, Part,
     Request,
 )
+from syncless.http.websocket cimport WebSocket
 from syncless.http.wire cimport BY_LENGTH, K_HOST
 
 from syncless._core.exits import TaskletExit, is_interrupt
@@ -44,7 +45,7 @@ from syncless.asgi.operations import given
 from syncless.asyncio.tasklets import call_in_tasklet
 from syncless.http.errors import ClientError, ClientGone, ConnectionLost, NotImplementedHere
 from syncless.http.filepart import blocks
-from syncless.http.websocket import STOPS, WebSocket, WebSocketClosed
+from syncless.http.websocket import STOPS, WebSocketClosed
 from syncless.tools.runningloop import swap_current_task
 
 cdef extern from "Python.h":
@@ -690,9 +691,9 @@ cdef class WebSocketExchange(ASGIExchange):
             data = message.get("text")
         if not isinstance(data, (bytes, str)):
             raise TypeError(f"websocket.send needs 'bytes' or 'text', not {type(data).__name__}")
-        if self.peer.is_gone() or self.websocket.closed:
+        if self.peer.is_gone() or self.websocket.close_code is not None:
             raise WebSocketClosed("the client has left")
-        if self.peer.pending() > OUT_MOST or len(data) > OUT_MOST or self.websocket.sending:
+        if self.peer.pending() > OUT_MOST or len(data) > OUT_MOST or self.websocket.is_sending():
             return self.later(self.websocket.send, (data,))
         frame = self.websocket.framed(data)
         self.peer.append(PyBytes_AS_STRING(frame), PyBytes_GET_SIZE(frame))

@@ -29,6 +29,8 @@ cdef class Upgrade:
     cdef object handler         # of the other protocol, once it has begun
     cdef tuple expected         # exceptions that are no fault of the application then
     cdef Peer peer(self)
+    cpdef bytes read(self)
+    cdef int write_all(self, bytes data) except -1
 
 
 cdef class Exchange(Tasklet):

@@ -85,7 +85,7 @@ cdef class Upgrade:
         self.expected = (ClientGone, TaskletExit, *expected)
         peer.send_all(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
 
-    def read(self) -> bytes:
+    cpdef bytes read(self):
         """The bytes that have come, waiting for the first one; b"" at the end. BodyTimeout after
         Limits.ping_seconds without one."""
         cdef Peer peer = self.peer()
@@ -116,9 +116,12 @@ cdef class Upgrade:
 
     def write(self, bytes data not None) -> None:
         """Sends all of it, waiting while the client is slow. ClientGone."""
+        self.write_all(data)
+
+    cdef int write_all(self, bytes data) except -1:
         cdef Peer peer = self.peer()
         self.exchange.response.body_sent += PyBytes_GET_SIZE(data)
-        peer.send_all(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        return peer.send_all(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     def expects(self, failure) -> bool:
         """Whether the application may end so: with None, or one of these exceptions."""
