@@ -3,9 +3,9 @@
 import pytest
 
 library = pytest.importorskip("websockets.frames", reason="it reads the frames: pip install websockets")
-frames = pytest.importorskip("syncless.http.websocketframes")
-
 from websockets.exceptions import PayloadTooBig, ProtocolError  # noqa: E402
+
+from syncless.http import websocketframes as frames  # noqa: E402
 
 MASK = b"\x01\x02\x03\x04"
 MOST = 100
