@@ -31,8 +31,8 @@ def test_import_refuses_a_free_threaded_build():
 def test_build_refuses_by_a_sentence(fact, sentence):
     if not (ROOT / "setup.py").exists():
         pytest.skip("the sources are not here")
-    program = f"import sys; {fact}; import runpy; runpy.run_path('setup.py')"
     modules = "runpy", "subprocess", "tempfile", "multiprocessing.reduction", *MODULES
+    program = f"import sys, {', '.join(modules)}; {fact}; runpy.run_path('setup.py')"
     done = prepared.run(program, modules=modules, folder=ROOT, timeout=60)
     assert done.returncode == 1 and sentence in done.stderr and "Traceback" not in done.stderr
 
