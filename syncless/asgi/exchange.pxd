@@ -59,7 +59,6 @@ cdef class ASGIExchange(Conversation):
     cdef object send_body(self, dict message)
     cdef object later(self, object function, tuple args)
     cdef object send_trailers(self, dict message)
-    cdef int send_bytes(self, bytes data) except -1
     cdef int end_body(self, bint more) except -1
 
 

@@ -39,7 +39,7 @@ from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
 from syncless._core.wait.sync import Lock
 from syncless.asgi.extensions import (
-    STOPPING, early_hints, file_region, is_event_stream, takes_trailers, trailer_lines,
+    STOPPING, file_region, is_event_stream, takes_trailers, trailer_lines,
 )
 from syncless.asgi.operations import given
 from syncless.asyncio.tasklets import call_in_tasklet
@@ -397,9 +397,7 @@ cdef class ASGIExchange(Conversation):
         if kind == "http.response.trailers" and self.stage == TRAILING:
             return self.send_trailers(<dict> message)
         if kind == "http.response.early_hint":
-            if not self.response.committed and self.response.minor:
-                self.send_bytes(early_hints(message))
-                self.peer.send_soon()
+            self.send_early_hints([(b"link", link) for link in message.get("links", ())])
             return None
         raise RuntimeError(f"an application cannot send the message {kind!r} here")
 
@@ -462,9 +460,6 @@ cdef class ASGIExchange(Conversation):
         else:
             self.response.end()
         self.go_on()
-
-    cdef int send_bytes(self, bytes data) except -1:
-        return self.peer.append(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     def _send_path(self, path):
         with open(path, "rb", 0) as file:

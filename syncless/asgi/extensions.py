@@ -32,16 +32,6 @@ FORBIDDEN = {
 """Fields that no trailer may have: they frame the message or say how to read it (RFC 9110, 6.5.1)."""
 
 
-def early_hints(message: dict[str, Any]) -> bytes:
-    """The 103 response (RFC 8297) of an http.response.early_hint. ValueError."""
-    lines = []
-    for link in message.get("links", ()):
-        if not isinstance(link, bytes) or not is_field(b"link", link):
-            raise ValueError(f"each of the 'links' must be bytes that a Link field can have, not {link!r}")
-        lines.append(b"link: %b\r\n" % link)
-    return b"HTTP/1.1 103 Early Hints\r\n%b\r\n" % b"".join(lines)
-
-
 def file_region(file: Any, offset: int | None, count: int | None) -> tuple[int, int]:
     """Offset and size of a part of an open file: from its position and to its end by default. A buffered file
     has another position than its descriptor, and may have bytes to write."""

@@ -53,6 +53,7 @@ from syncless.http.errors import (
 from syncless.http.notices import visible
 from syncless.http.requestids import begin as begin_ids
 from syncless.http.trust import REQUEST_START, seconds_since
+from syncless.http.wire import is_field
 
 cdef enum:
     PIECE = 4096        # bytes read at a time; it bounds how far a compressed message can expand at once
@@ -415,6 +416,21 @@ cdef class Exchange(Tasklet):
         self.interrupt_no_more()
         if wanted:
             self.end_with_client(True)
+
+    def send_early_hints(self, list fields not None) -> None:
+        """Sends a 103 (RFC 8297) with these fields, pairs of bytes: the client can load what the response
+        will need. Does nothing once the response has begun, or for a client of HTTP/1.0. ValueError: a field
+        that cannot be sent."""
+        lines = [b"HTTP/1.1 103 Early Hints\r\n"]
+        for name, value in fields:
+            if not is_field(name, value):
+                raise ValueError(f"early hints cannot have the field {name!r} with the value {value!r}")
+            lines.append(b"%b: %b\r\n" % (name, value))
+        lines.append(b"\r\n")
+        if self.response.minor and not (self.response.committed or self.upgraded or self.peer.is_gone()):
+            text = <bytes> b"".join(lines)
+            self.peer.append(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+            self.peer.send_soon()
 
     cdef int end_with_client(self, bint look) except -1:
         """`look`: whether it has left is worth a system call."""

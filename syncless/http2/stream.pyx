@@ -42,7 +42,7 @@ from syncless.http.request cimport HeadRequest
 from syncless.http.stream cimport Buffer, Buffers, Stream, drop_unsent, free_stream
 from syncless.http.wire cimport (
     HTTP_2, NO_BODY, OUT_HIGH, data_rate_check, data_rate_is_too_slow, data_rate_may_wait, head,
-    is_hop_by_hop, known_name, scan_fields, scan_line,
+    is_hop_by_hop, known_name,
 )
 from syncless.http2.nghttp2 cimport *
 
@@ -134,10 +134,20 @@ cdef size_t fields_room = 0
 cdef char* fields_end = NULL        # behind the empty line
 
 
+cdef enum:
+    REMEMBERED = 2048       # bytes of a response's head
+
+# The last head of a response, as it was and with its names in lower case, where `fields_found` points.
+cdef char last_head[REMEMBERED]
+cdef char last_head_lower[REMEMBERED]
+cdef Py_ssize_t last_head_size = 0
+cdef Py_ssize_t last_head_count
+
+
 cdef Py_ssize_t find_fields(char* text, Py_ssize_t size, bint has_status) except -1:
     """The fields of a head or of trailers, up to the empty line, in `fields_found`; how many. Their names are
     made lower case in place. Fields of the connection are left out: HTTP/2 has none."""
-    global fields_found, fields_room, fields_end
+    global fields_found, fields_room, fields_end, last_head_size
     cdef Py_ssize_t count = 0
     cdef char* end = text + size
     cdef char* line_end
@@ -145,6 +155,7 @@ cdef Py_ssize_t find_fields(char* text, Py_ssize_t size, bint has_status) except
     cdef char* at
     cdef nghttp2_nv* field
     cdef void* grown
+    last_head_size = 0
     while text < end:
         line_end = <char*> memchr(text, c"\r", end - text)
         if line_end == NULL or line_end == text:
@@ -180,6 +191,23 @@ cdef Py_ssize_t find_fields(char* text, Py_ssize_t size, bint has_status) except
         text = line_end + 2
     fields_end = text + 2
     return count
+
+
+cdef Py_ssize_t find_head_fields(char* text, Py_ssize_t size) except -1:
+    """As find_fields() for a head. That of the last response often comes again, within a second."""
+    global last_head_size, last_head_count, fields_end
+    cdef char* end
+    if last_head_size == 0 or last_head_size > size or memcmp(text, last_head, last_head_size):
+        end = <char*> memmem(text, size, b"\r\n\r\n", 4)
+        if end == NULL or end + 4 - text > REMEMBERED:
+            return find_fields(text, size, True)
+        size = end + 4 - text
+        memcpy(last_head, text, size)
+        memcpy(last_head_lower, text, size)
+        last_head_count = find_fields(last_head_lower, size, True)
+        last_head_size = size
+    fields_end = text + last_head_size
+    return last_head_count
 
 
 cdef bint takes_fields(nghttp2_session* library, Py_ssize_t count) noexcept:
@@ -226,7 +254,7 @@ cdef class RequestStream(Carried):
             <PyObject*> listener, <PyObject*> self, &self.bytes, <PyObject*> connection.remote_addr,
             connection.remote_port, connection.trusted, NULL, &found)
         cdef Buffer text
-        cdef long line, used = -500
+        cdef long used = -500
         if session.running >= session.most_streams:         # for streams that the client has reset, too
             return self.reset(NGHTTP2_REFUSED_STREAM)
         if connection.stream.layer != NULL:                 # for those who ask about the connection
@@ -236,9 +264,8 @@ cdef class RequestStream(Carried):
         try:
             self.write_head(&text)
             incoming.data = text.data
-            line = used = scan_line(text.data, text.size, &listener.limits.head, &found)
-            if line > 0:
-                used = scan_fields(text.data, text.size, line, &listener.limits.head, &found)
+            used = application.heads.scan(                  # one that asks again is likely to go on
+                text.data, text.size, &listener.limits.head, connection.stream.fd, self.id > 1, False, &found)
             if self.tunnels and used > 0 and found.content_length >= 0:
                 self.status = 400                           # RFC 9110, 9.3.6
             if self.status:
@@ -249,8 +276,7 @@ cdef class RequestStream(Carried):
             found.websocket = self.tunnels
             found.keep_alive = True
             found.chunked = self.has_body and not self.as_it_comes
-            application.heads.scanned = 0
-            application.heads.memory = NULL
+            application.heads.scanned = 0                   # several may be answered at once
             self.exchange = application.exchange(&incoming)
         except MemoryError:
             raise
@@ -496,7 +522,7 @@ cdef class RequestStream(Carried):
                     memcpy(text + 9, b"200", 3)
             elif self.tunnels and text[9] == c"2":
                 return self.replace_response(b"501 Not Implemented")
-            count = find_fields(text, of.out.size - of.out_sent, True)
+            count = find_head_fields(text, of.out.size - of.out_sent)
             if self.exchange is not None and not takes_fields(library, count):
                 if text[9] != c"1":
                     self.session.listener.error_log.error(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from syncless._core.current import current
@@ -24,6 +24,16 @@ def client_gone() -> bool:
     """Whether the client of this request has closed its connection, or at least sends no more. Also
     ``environ["syncless.client_gone"]``."""
     return current_request().client_gone
+
+
+def early_hints(fields: Iterable[tuple[str, str]]) -> None:
+    """Sends a 103 with these header fields, such as ("Link", "</style.css>; rel=preload; as=style"), while
+    the response is being made; a client of HTTP/1.0 gets none (RFC 8297). As
+    ``environ["wsgi.early_hints"]``, which is its name in gunicorn, too. ValueError: a field that cannot be
+    sent. RuntimeError: the tasklet is not the request's."""
+    current_request().send_early_hints(
+        [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields]
+    )
 
 
 @contextmanager

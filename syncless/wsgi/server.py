@@ -11,7 +11,7 @@ from syncless.http import server
 from syncless.http.exchange import Application, MountedApplications, Sessions
 from syncless.tools.imports import when_executed
 from syncless.wsgi.application import WSGIApplication
-from syncless.wsgi.client import client_gone
+from syncless.wsgi.client import client_gone, early_hints
 from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.kinds import Declared, as_served
 from syncless.wsgi.middleware import HooksMiddleware, StaticFilesMiddleware, page
@@ -148,6 +148,7 @@ class Server(server.Server):
             "wsgi.run_once": False,
             "wsgi.file_wrapper": FileWrapper,
             "wsgi.input_terminated": True,
+            "wsgi.early_hints": early_hints,
             "syncless.client_gone": client_gone,
             "syncless.stopping": self.told_to_stop,
         }

@@ -94,6 +94,94 @@ def test_body_of_any_size_is_read(connect, size, declared):
     assert client.answer(stream) == (200, client.answer(stream)[1], sent)
 
 
+REQUESTS = [
+    ("/", "GET", {}),
+    ("/", "GET", {}),
+    ("/a%20b?q=1", "GET", {}),
+    ("/", "DELETE", {}),
+    ("/", "POST", {"body": b"undeclared"}),
+    ("/c", "GET", {}),
+    ("/", "GET", {"authority": "other"}),
+    ("/", "GET", {}),
+    ("/", "HEAD", {}),
+    ("/?" + "q" * 300, "GET", {}),
+]
+
+
+def told(environ, start_response):
+    """What the application is told of its request."""
+    known = {
+        name: environ[name]
+        for name in sorted(environ)
+        if isinstance(environ[name], str) and name not in ("REMOTE_PORT", "wsgi.input_terminated")
+    }
+    start_response("200 OK", [("X-Told", f"{known}")])
+    return [environ["wsgi.input"].read()]
+
+
+@pytest.mark.parametrize("fields", [[], [("x", "1"), ("cookie", "a=b"), ("cookie", "c=d")]])
+def test_fields_that_a_connection_sends_again_are_those_of_each_request(connect, fields):
+    """The server remembers them: each request gets what it gets as the first of its connection."""
+    _, client = connect(told)
+    one = client()
+    for path, method, options in REQUESTS:
+        assert one.get(path, method, *fields, **options) == client().get(path, method, *fields, **options)
+        with_length = ("content-length", "1"), *fields
+        assert one.get(path, "POST", *with_length, body=b"b")[2] == b"b"
+    streams = [one.ask(path, method, *fields, **options) for path, method, options in REQUESTS]
+    for stream, (path, method, options) in zip(streams, REQUESTS, strict=True):
+        assert one.answer(stream) == client().get(path, method, *fields, **options)
+
+
+def test_heads_of_responses_follow_one_another_in_any_order(connect):
+    """The server remembers the last one."""
+    heads = {
+        "/a": [("X-A", "1"), ("X-B", "2")],
+        "/b": [("X-A", "1"), ("X-B", "3")],
+        "/more": [("X-A", "1"), ("X-B", "2"), ("X-C", "3")],
+        "/none": [],
+        "/large": [("X-Large", "l" * 3000)],
+    }
+
+    def app(environ, start_response):
+        if environ["QUERY_STRING"]:
+            environ["wsgi.early_hints"]([("Link", "</a>; rel=preload"), ("X-A", environ["QUERY_STRING"])])
+        start_response("200 OK", heads[environ["PATH_INFO"]])
+        return [environ["PATH_INFO"].encode()]
+
+    _, client = connect(app)
+    client = client()
+    for path in [
+        *heads,
+        *heads,
+        "/a?",
+        "/a",
+        "/a?h",
+        "/a?h",
+        "/b?h",
+        "/b",
+        "/large",
+        "/a",
+        "/none",
+        "/more",
+        "/a",
+    ]:
+        name = path.partition("?")[0]
+        stream = client.ask(path)
+        status, found, body = client.answer(stream)
+        assert (status, body) == (200, name.encode())
+        hints = [
+            event.headers
+            for event in client.events
+            if isinstance(event, events.InformationalResponseReceived)
+        ]
+        client.events.clear()
+        asked = path.partition("?")[2]
+        expected = [[(":status", "103"), ("link", "</a>; rel=preload"), ("x-a", asked)]] if asked else []
+        assert hints == expected
+        assert [(one.title(), found[one]) for one in found if one.startswith("x-")] == heads[name]
+
+
 def test_blocking_requests_of_one_connection_wait_at_once(connect):
     gate = syncless.Event()
     inside = []

@@ -483,6 +483,52 @@ def test_nagle_is_off(start):
     assert len(found) == 1 and found[0]
 
 
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_early_hints_come_before_the_response(start, version):
+    def app(environ, start_response):
+        hint = environ["wsgi.early_hints"]
+        hint([("Link", "</a.css>; rel=preload"), ("X-More", "1")])
+        write = start_response("200 OK", [("Content-Length", "5")])
+        hint([("Link", "</c>")])
+        write(b"he")
+        hint([("Link", "</d>")])  # too late
+        return [b"llo"]
+
+    client = start.client(start(app))
+    client.send(f"GET / HTTP/{version}\r\nHost: x\r\n\r\n".encode())
+    if version == "1.1":
+        assert client.response()[:2] == (103, {"link": "</a.css>; rel=preload", "x-more": "1"})
+        assert client.response()[:2] == (103, {"link": "</c>"})
+    assert client.response()[::2] == (200, b"hello")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("Link", "a\r\nb: c"), ("a b", "c"), ("", "c"), ("Link", "\u0100")]
+)
+def test_early_hint_that_cannot_be_sent_is_refused(start, name, value):
+    def app(environ, start_response):
+        with pytest.raises(ValueError):
+            environ["wsgi.early_hints"]([("Link", "</a>"), (name, value)])
+        start_response("200 OK", [])
+        return [b"hello"]
+
+    assert start.client(start(app)).get()[::2] == (200, b"hello")
+
+
+def test_early_hints_are_for_the_tasklet_of_the_request(start):
+    def app(environ, start_response):
+        def refused():
+            with pytest.raises(RuntimeError, match="in the request's own"):
+                environ["wsgi.early_hints"]([("Link", "</a>")])
+            return True
+
+        assert syncless.spawn(refused).result()
+        start_response("200 OK", [])
+        return [b"hello"]
+
+    assert start.client(start(app)).get()[::2] == (200, b"hello")
+
+
 def test_date_is_that_of_the_answer(start):
     """Also behind a computation, and if the system's time is set back."""
 
