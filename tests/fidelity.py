@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import sys
+import textwrap
 from typing import Any
 
 from tests import watched
@@ -75,7 +76,10 @@ def main() -> int:
     print("|---|---|---|---|---|---|")
 
     new: dict[str, str] = {}
-    flaky: set[str] = set()
+    flaky: dict[str, str] = {}
+
+    def reason(outcome: Outcome, test: str) -> str:
+        return outcome.failed.get(test, "it was skipped, or never begun")
 
     def both(module: str) -> tuple[Outcome, Outcome]:
         limits = (options.test_seconds, options.seconds)
@@ -87,7 +91,7 @@ def main() -> int:
                 break
             back = lost & run(module, options.peer, *limits).passed
             after.passed.update(back)
-            flaky.update(back)
+            flaky.update({test: reason(after, test) for test in back})
         return before, after
 
     all_before = all_kept = 0
@@ -98,7 +102,7 @@ def main() -> int:
                 continue
             lost = before.passed - after.passed
             fresh = {test for test in lost if not is_known(test)}
-            new.update({test: after.failed.get(test, "it was skipped, or never begun") for test in fresh})
+            new.update({test: reason(after, test) for test in fresh})
             all_before += len(before.passed)
             all_kept += len(before.passed & after.passed)
             told = ", ".join(sorted(test.removeprefix(f"test.{module}.") for test in fresh)) or "none"
@@ -111,12 +115,12 @@ def main() -> int:
     if all_before:
         share = f"{all_kept} of {all_before} ({100 * all_kept / all_before:.1f} %)"
         print(f"\n{share} pass as they do without the patch.")
-    for test in sorted(flaky):
-        print(f"flaky: {test}, which passed when it was tried again")
+    for test, trace in sorted(flaky.items()):
+        print(f"flaky: {test}, which passed when it was tried again\n{textwrap.indent(trace, '    ')}")
     if path := os.environ.get("SYNCLESS_TEST_COUNTS"):  # of `tests/parts.py`
         counts = {"passed": all_kept, "failed": len(new), "skipped": 0}
         with open(path, "a") as file:
-            print(json.dumps({**counts, "flaky": dict.fromkeys(flaky, "the table of this part")}), file=file)
+            print(json.dumps({**counts, "flaky": dict.fromkeys(flaky, "the log of this part")}), file=file)
     if options.verbose:
         for test, trace in sorted(new.items()):
             print(f"\n=== {test}\n{trace}")
