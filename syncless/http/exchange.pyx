@@ -423,7 +423,7 @@ cdef class Exchange(Tasklet):
         that cannot be sent."""
         lines = [b"HTTP/1.1 103 Early Hints\r\n"]
         for name, value in fields:
-            if not is_field(name, value):
+            if not (isinstance(name, bytes) and isinstance(value, bytes) and is_field(name, value)):
                 raise ValueError(f"early hints cannot have the field {name!r} with the value {value!r}")
             lines.append(b"%b: %b\r\n" % (name, value))
         lines.append(b"\r\n")

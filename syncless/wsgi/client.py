@@ -26,14 +26,16 @@ def client_gone() -> bool:
     return current_request().client_gone
 
 
-def early_hints(fields: Iterable[tuple[str, str]]) -> None:
+def early_hints(fields: Iterable[tuple[str | bytes, str | bytes]]) -> None:
     """Sends a 103 with these header fields, such as ("Link", "</style.css>; rel=preload; as=style"), while
     the response is being made; a client of HTTP/1.0 gets none (RFC 8297). As
     ``environ["wsgi.early_hints"]``, which is its name in gunicorn, too. ValueError: a field that cannot be
     sent. RuntimeError: the tasklet is not the request's."""
-    current_request().send_early_hints(
-        [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields]
-    )
+    current_request().send_early_hints([(_as_bytes(name), _as_bytes(value)) for name, value in fields])
+
+
+def _as_bytes(text: str | bytes) -> bytes:
+    return text.encode("latin-1") if isinstance(text, str) else text
 
 
 @contextmanager

@@ -826,6 +826,14 @@ def test_file_that_is_not_there_is_an_error_of_the_application(start, errors, tm
     assert "FileNotFoundError" in errors.getvalue()
 
 
+def test_early_hint_that_is_no_bytes_is_named(start, errors):
+    async def answer(scope, receive, send):
+        await send({"type": "http.response.early_hint", "links": ["</a.css>"]})
+
+    assert start.client(start(http(answer), error_log=errors)).get()[0] == 500
+    assert "early hints cannot have the field b'link' with the value '</a.css>'" in errors.getvalue()
+
+
 def test_early_hints_come_before_the_response(start):
     async def answer(scope, receive, send):
         await send({"type": "http.response.early_hint", "links": [b"</a.css>; rel=preload", b"</b.js>"]})

@@ -487,7 +487,7 @@ def test_nagle_is_off(start):
 def test_early_hints_come_before_the_response(start, version):
     def app(environ, start_response):
         hint = environ["wsgi.early_hints"]
-        hint([("Link", "</a.css>; rel=preload"), ("X-More", "1")])
+        hint([("Link", "</a.css>; rel=preload"), (b"X-More", b"1")])
         write = start_response("200 OK", [("Content-Length", "5")])
         hint([("Link", "</c>")])
         write(b"he")
