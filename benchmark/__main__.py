@@ -8,6 +8,7 @@ import datetime
 import importlib.metadata
 import json
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -302,4 +303,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    # as Ctrl-C does: the server that is measured ends, too
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(main())

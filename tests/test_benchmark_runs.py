@@ -1,11 +1,13 @@
 """A run of the benchmark is recorded on a quiet machine only; figures in prose are those of the tables."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -14,6 +16,7 @@ import pytest
 from benchmark import __main__ as program
 from benchmark import plots, quiet, report
 from benchmark.experiments import EXPERIMENTS
+from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parent.parent
 STAT = """cpu  {user} 0 0 {idle} 0 0 0 {stolen} 0 0
@@ -180,3 +183,30 @@ def test_figures_in_prose_are_in_the_tables():
     }
     assert set(FIGURE.findall("as 1,234 µs, 5.6 times and 7 %")) == {"1,234", "5.6", "7"}
     assert {each for text in prose for each in FIGURE.findall(text)} <= known
+
+
+def has_socket(pid):
+    with contextlib.suppress(OSError):  # it closes files, too
+        return any("socket:" in str(fd.readlink()) for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+
+
+def servers_of(pid):
+    """The children of the process that have opened a socket."""
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return list(filter(has_socket, children))
+
+
+@pytest.mark.slow
+def test_run_that_is_terminated_ends_the_server_that_it_measures():
+    own = "syncless, timer tasklet"
+    command = [sys.executable, "-m", "benchmark", "calllater", "--quick", "--peers", own]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stderr.readline() == f"calllater: round 1 of 1, {own}\n"
+            assert eventually(lambda: servers_of(running.pid))
+            [server] = servers_of(running.pid)
+            running.terminate()
+            assert running.wait(60) == 128 + signal.SIGTERM
+            assert not pathlib.Path(f"/proc/{server}").exists()
+        finally:
+            running.kill()
