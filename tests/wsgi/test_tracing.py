@@ -54,6 +54,7 @@ REPORTED = (
     MEETING
     + """
 import sentry_sdk
+from sentry_sdk.integrations.modules import ModulesIntegration
 from sentry_sdk.transport import Transport
 events = []
 class Keep(Transport):
@@ -62,6 +63,7 @@ class Keep(Transport):
 sentry_sdk.init(
     dsn="http://key@127.0.0.1/1", transport=Keep, traces_sample_rate=1.0,
     auto_enabling_integrations=False,  # which would import all that is installed
+    disabled_integrations=[ModulesIntegration],  # which would read about all that is installed
     integrations=[INTEGRATIONS],
 )
 def work(name):
