@@ -31,6 +31,7 @@ cdef class KeptScope:
     cdef list before                # the same, which nobody changes
     cdef dict extensions            # the scope's own
     cdef dict state                 # the same, or None
+    cdef dict tls                   # of the extensions, or None
     cdef int64_t serial             # of the head
     cdef uint64_t scope_version
     cdef uint64_t parts_version

@@ -139,6 +139,10 @@ cdef class ScopeMaker:
         return fields
 
 
+cdef inline uint64_t version_of(dict part) noexcept:
+    return 0 if part is None else dict_version(part)
+
+
 @cython.final
 cdef class KeptScope:
     cdef int fill(self, dict scope, list before, int64_t serial) except -1:
@@ -146,12 +150,13 @@ cdef class KeptScope:
         self.scope = scope
         self.fields, self.before = scope["headers"], before
         self.extensions, self.state = scope["extensions"], scope.get("state")
+        self.tls = self.extensions.get("tls")
         self.serial = serial
         self.scope_version, self.parts_version = dict_version(scope), self.version_of_parts()
         return 0
 
     cdef uint64_t version_of_parts(self) noexcept:
-        return dict_version(self.extensions) + (0 if self.state is None else dict_version(self.state))
+        return dict_version(self.extensions) + version_of(self.state) + version_of(self.tls)
 
     cdef bint is_untouched(self) noexcept:
         """Whether the scope is as the application got it, and nothing else refers to it or its parts any
@@ -161,6 +166,7 @@ cdef class KeptScope:
             Py_REFCNT(<PyObject*> self.scope) != 1 or Py_REFCNT(<PyObject*> self.fields) != 2
             or Py_REFCNT(<PyObject*> self.extensions) != 2
             or self.state is not None and Py_REFCNT(<PyObject*> self.state) != 2
+            or self.tls is not None and Py_REFCNT(<PyObject*> self.tls) != 2
             or dict_version(self.scope) != self.scope_version or self.version_of_parts() != self.parts_version
             or PyList_GET_SIZE(self.fields) != PyList_GET_SIZE(self.before)
         ):
@@ -202,7 +208,7 @@ cdef class ASGIApplication(Application):
             scope, kept = self.scopes.make(incoming), None
             if self.state is not None:
                 scope["state"] = PyDict_Copy(self.state)
-            if serial and incoming.stream.layer == NULL:
+            if serial:
                 kept = self.kept(scope, incoming.stream.fd, serial)
         if (incoming.found.websocket and incoming.found.minor
                 and is_get_request(incoming.data, incoming.found)):
