@@ -47,10 +47,12 @@ cdef enum Shake:        # the result of a handshake, or of another step before H
 
 cdef class TlsLayer:
     cdef object ssl                 # ssl.SSLObject
+    cdef object calls               # what its methods read() and write() call
     cdef object incoming            # ssl.MemoryBIO: ciphertext that has come
     cdef object outgoing            # and that is to go
     cdef bytes unsent               # ciphertext that the client has not taken yet
     cdef Py_ssize_t unsent_from
+    cdef bint full                  # it may hold more of a record than was asked for
     cdef bint drained               # the socket was empty when last asked, and no event has come since
     cdef bint at_work               # in OpenSSL: a finaliser that switched must not come back
     cdef bint closed                # and the descriptor may be somebody else's by the time that it does

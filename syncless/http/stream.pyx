@@ -155,6 +155,7 @@ cdef class TlsLayer:
         self.incoming = ssl.MemoryBIO()
         self.outgoing = ssl.MemoryBIO()
         self.ssl = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
+        self.calls = self.ssl._sslobj
         self.described = {}
 
     cdef int feed(self, const char* data, Py_ssize_t size) except -1:
@@ -185,6 +186,7 @@ cdef class TlsLayer:
             if pushed < 0:
                 return FAILED
             if done:
+                self.full = self.ssl.pending()
                 return READY
             if pushed == 0:
                 return WANTS_WRITE
@@ -225,17 +227,18 @@ cdef class TlsLayer:
 
     cdef Py_ssize_t receive(self, int fd, char* into, size_t room, bint peer_shutdown) except -2:
         """Plain bytes; 0 at the end, orderly or not; -1 when there are none now."""
-        cdef Py_ssize_t n
+        cdef Py_ssize_t n = 0
         if self.at_work:
             return -1
         while True:
-            if self.incoming.pending or self.ssl.pending():
+            if n > 0 or self.full or self.incoming.pending:
                 self.at_work = True
                 try:
-                    n = self.ssl.read(room, PyMemoryView_FromMemory(into, room, PyBUF_WRITE))
+                    n = self.calls.read(room, PyMemoryView_FromMemory(into, room, PyBUF_WRITE))
+                    self.full = <size_t> n == room
                     return n
                 except SSLWantReadError:
-                    pass
+                    self.full = False
                 except (OSError, ValueError):       # the client's close_notify, or bytes that are no TLS
                     return 0
                 finally:
@@ -250,14 +253,19 @@ cdef class TlsLayer:
         """Sends ciphertext: 1 when all of it is gone, 0 when the client has to take some first, -1 when it is
         gone."""
         cdef ssize_t n
+        cdef bint empty = False                     # `outgoing`, and no Python code has run since
         while True:
             if self.closed:
                 return -1
             if self.unsent is None:
-                if not self.outgoing.pending:
+                if empty:
                     return 1
                 self.unsent = self.outgoing.read()
                 self.unsent_from = 0
+                empty = True
+            if self.unsent_from == PyBytes_GET_SIZE(self.unsent):
+                self.unsent = None
+                continue
             n = send(fd, PyBytes_AS_STRING(self.unsent) + self.unsent_from,
                 PyBytes_GET_SIZE(self.unsent) - self.unsent_from,
                      MSG_DONTWAIT | MSG_NOSIGNAL)
@@ -266,15 +274,17 @@ cdef class TlsLayer:
                     continue
                 return 0 if errno == EAGAIN else -1
             self.unsent_from += n
-            if self.unsent_from == PyBytes_GET_SIZE(self.unsent):
-                self.unsent = None
 
     cdef Py_ssize_t send(self, int fd, const char* a, size_t na, const char* b, size_t nb) except -2:
         """As send(2) of a and then b: how many plain bytes were taken; -1 with errno. Bytes that
         were taken may still have to be pushed."""
         cdef size_t n
         cdef bytes plain                            # a copy: the buffers may be gone when Python code has run
-        cdef int pushed = 0 if self.at_work else self.push(fd)
+        cdef int pushed = 1                         # whatever puts ciphertext into `outgoing` pushes it
+        if self.at_work:
+            pushed = 0
+        elif self.unsent is not None or self.closed:
+            pushed = self.push(fd)
         if pushed <= 0:
             errno_is(EPIPE if pushed < 0 else EAGAIN)
             return -1
@@ -289,7 +299,7 @@ cdef class TlsLayer:
             plain = PyBytes_FromStringAndSize(a, na if na < AT_ONCE else AT_ONCE)
         self.at_work = True
         try:
-            n = self.ssl.write(plain)
+            n = self.calls.write(plain)
         except (OSError, ValueError):
             errno_is(EPIPE)
             return -1

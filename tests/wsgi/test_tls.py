@@ -66,6 +66,26 @@ def test_large_bodies_both_ways_and_files(https, authority, tmp_path):
     in_thread(client)
 
 
+def test_record_that_is_larger_than_the_room_for_it(https, authority):
+    """What the layer holds back of it makes no event."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return [b"".join(iter(lambda: environ["wsgi.input"].read(1000), b""))]
+
+    server = https(app)
+    body = os.urandom(16_000)
+
+    def client():
+        with connect(server, authority.context) as sock:
+            sock.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 16000\r\n\r\n")
+            sock.sendall(body)  # in one record
+            with sock.makefile("rb") as answer:
+                return answer.read().partition(b"\r\n\r\n")[2]
+
+    assert in_thread(client) == body
+
+
 def test_every_split_of_the_handshake_and_request(https, authority):
     """Ciphertext byte by byte and in pieces; the answer is the same."""
     server = https(hello, defer_accept=False)
