@@ -17,7 +17,6 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
 
-# packages are installed while it compiles: make -j2 .venv/.compiled .venv/.clients
 $(VENV)/.tools: $(BIN)/python pyproject.toml
 	$(INSTALL) --group build
 	@touch $@
@@ -43,7 +42,7 @@ $(VENV)/.clients: $(VENV)/.testing
 	-$(INSTALL) --group drivers
 	@touch $@
 
-$(VENV)/.linted: $(VENV)/.built
+$(VENV)/.linted: $(VENV)/.tools
 	$(INSTALL) --group lint
 	@touch $@
 

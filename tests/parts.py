@@ -90,8 +90,8 @@ def interpreter(version: str) -> str:
     """
 
 
-def on_python(version: str, *arguments: str) -> str:
-    """Commands: a build with assertions on that Python, and its tests, but for those that must be alone."""
+def built(version: str) -> str:
+    """Commands: a build with assertions on that Python, and what its tests need."""
     return f"""
         {interpreter(version)}
         run=
@@ -102,6 +102,13 @@ def on_python(version: str, *arguments: str) -> str:
         [ -n "$python" ] || {{ echo "there is no Python {version} here"; exit {SKIPPED}; }}
         with=(VENV=.venv-{version} PYTHON="$python")
         SYNCLESS_BUILD=debug $run make .venv-{version}/.tested "${{with[@]}}"
+    """
+
+
+def on_python(version: str, *arguments: str) -> str:
+    """Commands: that build, and its tests, but for those that must be alone."""
+    return f"""
+        {built(version)}
         $run make test "${{with[@]}}" ARGS="-m 'not slow and not realtime' {" ".join(arguments)}"
     """
 
@@ -135,15 +142,28 @@ PARTS = [
     Part(
         "build",
         "the package, and what the tests need",
-        "make -j2 .venv/.compiled .venv/.clients; make .venv/.built .venv/.linted",
+        """
+            make .venv/.tools
+            make .venv/.clients .venv/.linted & # one after the other: both install
+            make .venv/.compiled
+            wait $!
+            make .venv/.built
+        """,
         gate=True,
         alone=True,
         after=(),
     ),
     Part("lint", "style and types", "make lint", gate=True, aside=True),
+    Part("oldest-build", f"a build for Python {OLDEST}", built(OLDEST), gate=True, aside=True),
     Part("test", "all tests that are not slow", "make test", gate=True, alone=True),
-    Part("oldest", f"what differs between Pythons, on {OLDEST}", on_python(OLDEST, *SELECTION), gate=True),
-    Part("newest", f"the same on {NEWEST}", on_python(NEWEST, *SELECTION), gate=True),
+    Part("newest", f"what differs between Pythons, on {NEWEST}", on_python(NEWEST, *SELECTION), gate=True),
+    Part(
+        "oldest",
+        f"the same on {OLDEST}",
+        on_python(OLDEST, *SELECTION),
+        gate=True,
+        after=("oldest-build",),
+    ),
     Part("sanitize-quick", "HTTP and the engine under sanitizers", "make sanitize ARGS='--quick'", gate=True),
     Part("wheel", "the wheel, tested in an empty directory without our sources", WHEEL, gate=True),
     Part(
