@@ -63,6 +63,7 @@ cdef class TlsLayer:
     cdef Py_ssize_t receive(self, int fd, char* into, size_t room, bint peer_shutdown) except -2
     cdef Py_ssize_t send(self, int fd, const char* a, size_t na, const char* b, size_t nb) except -2
     cdef int push(self, int fd) except -2
+    cdef int push_on(self, int fd) except -2
     cdef int goodbye(self, int fd) except -1
     cdef Py_ssize_t fill(self, int fd, bint peer_shutdown) except -2
     cdef object described_by(self, function)

@@ -275,16 +275,16 @@ cdef class TlsLayer:
                 return 0 if errno == EAGAIN else -1
             self.unsent_from += n
 
+    cdef int push_on(self, int fd) except -2:
+        """As push(). Whatever has put ciphertext into `outgoing` since has pushed it, too."""
+        return 1 if self.unsent is None and not self.closed else self.push(fd)
+
     cdef Py_ssize_t send(self, int fd, const char* a, size_t na, const char* b, size_t nb) except -2:
         """As send(2) of a and then b: how many plain bytes were taken; -1 with errno. Bytes that
         were taken may still have to be pushed."""
         cdef size_t n
         cdef bytes plain                            # a copy: the buffers may be gone when Python code has run
-        cdef int pushed = 1                         # whatever puts ciphertext into `outgoing` pushes it
-        if self.at_work:
-            pushed = 0
-        elif self.unsent is not None or self.closed:
-            pushed = self.push(fd)
+        cdef int pushed = 0 if self.at_work else self.push_on(fd)
         if pushed <= 0:
             errno_is(EPIPE if pushed < 0 else EAGAIN)
             return -1
@@ -545,7 +545,7 @@ cdef int push_ciphertext(Stream* stream) except -2:
     if stream.layer == NULL:
         return 1
     layer = <TlsLayer> stream.layer
-    return layer.push(stream.fd)
+    return layer.push_on(stream.fd)
 
 
 cdef int send_pending(Stream* stream, Buffers buffers) except -2:
