@@ -1,12 +1,14 @@
-"""The experiments with HTTP/2: without TLS, by clients that know that the server speaks it, and with TLS."""
+"""The experiments with HTTP/2: without TLS, by clients that know that the server speaks it, and with TLS. And
+HTTP/1.1 with TLS."""
 
 from __future__ import annotations
 
 from benchmark.experiment import Experiment
-from benchmark.loads import h2load
+from benchmark.loads import h2load, wrk
 
 PYTHON = ("h2corn (ASGI)", "granian", "granian (ASGI)", "peregrine", "peregrine (ASGI)", "hypercorn (ASGI)")
 SERVERS = ("nghttpd", *PYTHON)
+TLS = ("node", "go nethttp", *PYTHON[1:], "uvicorn (ASGI)", "gunicorn, gevent", "gunicorn, gthread")
 OURS = ("syncless", "syncless (ASGI)")
 SAME_WORK = {name: OURS["(ASGI)" in name] for name in SERVERS}
 HTTP2 = (
@@ -39,5 +41,14 @@ HTTP2 = (
         {"nghttpd": 1.3},
         same_work=SAME_WORK,
         note="nghttpd sends a file and runs no application.",
+    ),
+    Experiment(
+        "tls-hello",
+        "Hello by HTTP/1.1 over TLS 1.3, kept connections: `wrk -t1 -c50 https://`",
+        "tls",
+        (*OURS, *TLS),
+        lambda server, scale: wrk(server.port, scale.seconds, tls=True),
+        dict.fromkeys(TLS, 1.0),
+        same_work={name: OURS["(ASGI)" in name] for name in TLS},
     ),
 )

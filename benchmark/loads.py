@@ -133,6 +133,7 @@ def wrk(
     threads: int = 1,
     cores: list[int] | None = None,
     arguments: Sequence[str] = (),
+    tls: bool = False,
 ) -> Load:
     """Kept connections, each with one request at a time unless the script pipelines; it gets the `arguments`.
     Several threads may use all cores."""
@@ -143,7 +144,7 @@ def wrk(
         command += ["-s", str(HERE / script)]
     if threads > 1:
         cores = LOAD_CORES
-    raw = _run([*command, f"http://127.0.0.1:{port}/", "--", *arguments], cores)
+    raw = _run([*command, f"http{'s' * tls}://127.0.0.1:{port}/", "--", *arguments], cores)
     counted = re.search(r"(\d+) requests in ([\d.]+)(ms|s|m)", raw)
     if not counted:
         raise AssertionError(f"wrk said nothing of its requests:\n{raw}")

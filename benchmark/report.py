@@ -58,7 +58,7 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
         + ["asgi-requests", "asgi-session"]
         + ["websocket-200", "websocket-1000"],
     ),
-    ("HTTP/2", ["http2-hello", "http2-tls", "http2-big"]),
+    ("HTTP/2, and TLS", ["http2-hello", "http2-tls", "http2-big", "tls-hello"]),
     ("Shapes of HttpArena", [experiment.name for experiment in ARENA]),
     (
         "Kernel interfaces that syncless does not use",

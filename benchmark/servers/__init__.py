@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import sysconfig
@@ -315,7 +316,7 @@ def _nghttpd_version() -> str:
     return _output("nghttpd", "--version").split("/")[-1]
 
 
-ENCRYPTED = ("http2 tls",)
+ENCRYPTED = ("http2 tls", "tls")
 CERTIFICATE = {"KEYFILE": BUILD / "key.pem", "CERTFILE": BUILD / "cert.pem"}
 
 
@@ -330,7 +331,7 @@ def make_certificate() -> None:
 
 LATER_LOG = BUILD / "later.log"
 _PEERS: tuple[Peer, ...] = (
-    _python("run_syncless.py", "syncless", (*WSGI, "echo", "slow", *HTTP2)),
+    _python("run_syncless.py", "syncless", (*WSGI, "echo", "slow", *HTTP2, "tls")),
     *(
         Peer(
             f"syncless, {words}",
@@ -405,14 +406,14 @@ _PEERS: tuple[Peer, ...] = (
         "node",
         lambda port, app: ["node", str(HERE / "run_node.js"), str(port), app],
         _node_version,
-        ("hello", "sleep", "fib", *ARENA[:3]),
+        ("hello", "sleep", "fib", *ARENA[:3], "tls"),
     ),
     *(
         Peer(
             f"go {name}",
             lambda port, app, name=name: [str(BUILD / name), str(port), app],
             _go_version(name),
-            ("hello", "sleep", "fib", *(ARENA[:3] if name == "fasthttp" else ())),
+            ("hello", "sleep", "fib", *(ARENA[:3] if name == "fasthttp" else ["tls"])),
         )  # type: ignore[misc]
         for name in ("nethttp", "fasthttp")
     ),
@@ -423,17 +424,17 @@ _PEERS: tuple[Peer, ...] = (
     _python("run_bjoern.py", "bjoern", SILENT),
     _meinheld(),
     _python("run_gevent.py", "gevent"),
-    _wsgi("gunicorn, gevent", "gunicorn"),
-    _wsgi("gunicorn, gthread", "gunicorn"),
+    _wsgi("gunicorn, gevent", "gunicorn", (*WSGI, "tls")),
+    _wsgi("gunicorn, gthread", "gunicorn", (*WSGI, "tls")),
     _wsgi("eventlet", "eventlet"),
-    _wsgi("granian", "granian", (*WSGI, *HTTP2)),
+    _wsgi("granian", "granian", (*WSGI, *HTTP2, "tls")),
     Peer("nghttpd", _nghttpd, _nghttpd_version, HTTP2),
     _wsgi("waitress", "waitress", SILENT),
     _wsgi("cheroot", "cheroot", SILENT),
     _wsgi("fastpysgi", "fastpysgi", SILENT),
     _wsgi("freastal", "freastal", SILENT),
     _wsgi("pyruvate", "pyruvate", SILENT),
-    _wsgi("peregrine", "peregrine-server", (*WSGI, *HTTP2)),
+    _wsgi("peregrine", "peregrine-server", (*WSGI, *HTTP2, "tls")),
     Peer("uwsgi", _uwsgi(), _uwsgi_version(), WSGI),
     Peer("uwsgi, router", _uwsgi("--http-keepalive=600", socket="--http"), _uwsgi_version(), SILENT),
     *ASGI_PEERS,
@@ -556,6 +557,10 @@ class Running:
         """Twice on one connection, once on another."""
         posted, expected = ANSWERS.get(self.application, (None, BODY))
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        if self.application in ENCRYPTED:
+            context = ssl.create_default_context(cafile=CERTIFICATE["CERTFILE"])
+            context.check_hostname = False
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=context)
         try:
             for _ in range(2):
                 connection.request("GET" if posted is None else "POST", "/", posted)

@@ -251,6 +251,7 @@ def named(name, sleep=time.sleep):
         "patched": lambda: hello,
         "http2": lambda: hello,
         "http2 tls": lambda: hello,
+        "tls": lambda: hello,
         "http2 big": lambda: big,
         "counted": lambda: hello,
         "sleep": lambda: sleeping(sleep),

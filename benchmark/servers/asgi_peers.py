@@ -13,7 +13,8 @@ CALLING = ("fastapi requests", "fastapi session")
 HTTP = ("hello", "sleep", "json", "big", "fib", "fastapi", "fastapi sync", *CALLING)
 
 HTTP2 = ("http2", "http2 big", "http2 tls")
-"""hello and big by HTTP/2 without TLS; and hello with it, with CERTFILE and KEYFILE in the environment."""
+"""hello and big by HTTP/2 without TLS; and hello with it, with CERTFILE and KEYFILE in the environment, as in
+`tls`, which is hello by HTTP/1.1."""
 
 
 def _peer(name: str, *applications: str, package: str = "") -> Peer:
@@ -26,12 +27,12 @@ def _peer(name: str, *applications: str, package: str = "") -> Peer:
 
 
 ASGI_PEERS = (
-    _peer("syncless", "echo", *HTTP2),
-    _peer("granian", "logged", "echo", *HTTP2),
+    _peer("syncless", "echo", *HTTP2, "tls"),
+    _peer("granian", "logged", "echo", *HTTP2, "tls"),
     _peer("fastpysgi"),
     _peer("freastal"),
-    _peer("uvicorn", "logged", "echo"),
-    _peer("hypercorn", "echo", *HTTP2),
+    _peer("uvicorn", "logged", "echo", "tls"),
+    _peer("hypercorn", "echo", *HTTP2, "tls"),
     _peer("h2corn", *HTTP2),
-    _peer("peregrine", "logged", "echo", *HTTP2, package="peregrine-server"),
+    _peer("peregrine", "logged", "echo", *HTTP2, "tls", package="peregrine-server"),
 )

@@ -62,6 +62,8 @@ def uvicorn():
         loop="uvloop",
         http="httptools",
         timeout_keep_alive=KEPT_SECONDS,
+        ssl_certfile=certfile,
+        ssl_keyfile=keyfile,
         **quiet,
     )
 

@@ -1,6 +1,8 @@
 // Node's http module: run_node.js PORT APPLICATION [WORKERS]
 const cluster = require('cluster');
+const fs = require('fs');
 const http = require('http');
+const https = require('https');
 const [port, application, workers] = [+process.argv[2], process.argv[3], +(process.argv[4] || 1)];
 const answer = (response, body = 'Hello, World!') => {
   response.writeHead(200, {'Content-Type': 'text/plain', 'Content-Length': body.length});
@@ -35,6 +37,7 @@ const count = (request, response) => {
 };
 const handlers = {
   hello: (_, response) => answer(response),
+  tls: (_, response) => answer(response),
   sleep: (_, response) => setTimeout(answer, 10, response),
   fib: (_, response) => answer(response, String(fibonacci(1e6))),
   sum: add,
@@ -44,5 +47,8 @@ const handlers = {
 if (workers > 1 && cluster.isPrimary) {
   for (let i = 0; i < workers; i++) cluster.fork();
 } else {
-  http.createServer({keepAliveTimeout: 600_000}, handlers[application]).listen(port, '127.0.0.1', 1024);
+  const {KEYFILE, CERTFILE} = process.env;
+  const files = CERTFILE && {key: fs.readFileSync(KEYFILE), cert: fs.readFileSync(CERTFILE)};
+  const options = {keepAliveTimeout: 600_000, ...files};
+  (files ? https : http).createServer(options, handlers[application]).listen(port, '127.0.0.1', 1024);
 }

@@ -75,6 +75,8 @@ def gunicorn(kind, **options):
             settings |= {"worker_connections": CONNECTIONS, "keepalive": KEPT_SECONDS}
             if application == "logged":
                 settings["accesslog"] = "-"
+            if "CERTFILE" in os.environ:
+                settings |= {"certfile": os.environ["CERTFILE"], "keyfile": os.environ["KEYFILE"]}
             for name, value in {**settings, **options}.items():
                 self.cfg.set(name, value)
 

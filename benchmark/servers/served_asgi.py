@@ -111,7 +111,7 @@ named = {
     "fastapi sync": lambda: fastapi(True),
     "fastapi requests": lambda: calling(kept=False),
     "fastapi session": lambda: calling(kept=True),
-    **dict.fromkeys(("logged", "http2", "http2 tls"), lambda: http(hello)),
+    **dict.fromkeys(("logged", "http2", "http2 tls", "tls"), lambda: http(hello)),
     "http2 big": lambda: http(big),
     **{each.__name__: lambda each=each: http(each) for each in (hello, sleep, big, fib, json)},
 }

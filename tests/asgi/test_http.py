@@ -15,6 +15,7 @@ import syncless
 from syncless.asgi.exchange import ScopeRequest
 from syncless.asyncio import in_tasklet
 from tests.plugin import Client
+from tests.virtualtime import real_time
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
@@ -499,7 +500,8 @@ def test_client_that_does_not_read_holds_up_send(start):
     client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     syncless.sleep(1)
     assert 0 < len(sent) < 150
-    assert len(client.response()[2]) == 20000000
+    with real_time():  # the kernel may tell by a timer of its own that there is room again
+        assert len(client.response()[2]) == 20000000
 
 
 def test_send_that_waits_for_the_client_can_time_out(start):

@@ -36,5 +36,9 @@ func main() {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		w.Write([]byte(body))
 	})
-	panic(http.ListenAndServe("127.0.0.1:"+os.Args[1], nil))
+	address := "127.0.0.1:" + os.Args[1]
+	if certificate := os.Getenv("CERTFILE"); certificate != "" {
+		panic(http.ListenAndServeTLS(address, certificate, os.Getenv("KEYFILE"), nil))
+	}
+	panic(http.ListenAndServe(address, nil))
 }
