@@ -52,6 +52,7 @@ cdef class TlsLayer:
     cdef object outgoing            # and that is to go
     cdef bytes unsent               # ciphertext that the client has not taken yet
     cdef Py_ssize_t unsent_from
+    cdef bint held                  # `incoming` may hold bytes
     cdef bint full                  # it may hold more of a record than was asked for
     cdef bint drained               # the socket was empty when last asked, and no event has come since
     cdef bint at_work               # in OpenSSL: a finaliser that switched must not come back

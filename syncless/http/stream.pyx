@@ -142,25 +142,47 @@ cdef enum:
 # imported by the first connection: a server without TLS need not have it
 cdef object ssl = None
 cdef object SSLWantReadError = None
+# methods that are called for each request
+cdef object read = None
+cdef object write = None
+cdef object take_ciphertext = None
+cdef object put_ciphertext = None
+
+# the memory that was read into last, which is the same most of the time
+cdef object window = None
+cdef char* window_start = NULL
+cdef size_t window_size = 0
+
+
+cdef object window_on(char* start, size_t size):
+    global window, window_start, window_size
+    if window is None or window_start != start or window_size != size:
+        window = PyMemoryView_FromMemory(start, size, PyBUF_WRITE)
+        window_start, window_size = start, size
+    return window
 
 
 cdef class TlsLayer:
     """One connection's TLS. `context` is an ssl.SSLContext for servers."""
 
     def __init__(self, context not None):
-        global ssl, SSLWantReadError
+        global ssl, SSLWantReadError, read, write, take_ciphertext, put_ciphertext
         if ssl is None:
             import ssl as module
             ssl, SSLWantReadError = module, module.SSLWantReadError
+            take_ciphertext, put_ciphertext = ssl.MemoryBIO.read, ssl.MemoryBIO.write
         self.incoming = ssl.MemoryBIO()
         self.outgoing = ssl.MemoryBIO()
         self.ssl = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
         self.calls = self.ssl._sslobj
+        if read is None:
+            read, write = type(self.calls).read, type(self.calls).write
         self.described = {}
 
     cdef int feed(self, const char* data, Py_ssize_t size) except -1:
         """Ciphertext that was received before the layer was there."""
-        self.incoming.write(PyBytes_FromStringAndSize(data, size))
+        put_ciphertext(self.incoming, PyBytes_FromStringAndSize(data, size))
+        self.held = True
         return 0
 
     cdef int handshake(self, int fd) except -2:
@@ -215,7 +237,8 @@ cdef class TlsLayer:
             n = recv(fd, room, RECORD, MSG_DONTWAIT)
             if n > 0:
                 self.drained = n < RECORD
-                self.incoming.write(PyBytes_FromStringAndSize(room, n))
+                put_ciphertext(self.incoming, PyBytes_FromStringAndSize(room, n))
+                self.held = True
                 return n
             if n == 0:
                 return 0
@@ -231,10 +254,10 @@ cdef class TlsLayer:
         if self.at_work:
             return -1
         while True:
-            if n > 0 or self.full or self.incoming.pending:
+            if n > 0 or self.full or self.held and self.incoming.pending:
                 self.at_work = True
                 try:
-                    n = self.calls.read(room, PyMemoryView_FromMemory(into, room, PyBUF_WRITE))
+                    n = read(self.calls, room, window_on(into, room))
                     self.full = <size_t> n == room
                     return n
                 except SSLWantReadError:
@@ -245,6 +268,7 @@ cdef class TlsLayer:
                     self.at_work = False
                     if self.outgoing.pending:       # an alert, or the answer to a key update
                         self.push(fd)
+            self.held = False
             n = self.fill(fd, peer_shutdown)
             if n <= 0:
                 return n
@@ -260,7 +284,7 @@ cdef class TlsLayer:
             if self.unsent is None:
                 if empty:
                     return 1
-                self.unsent = self.outgoing.read()
+                self.unsent = take_ciphertext(self.outgoing)
                 self.unsent_from = 0
                 empty = True
             if self.unsent_from == PyBytes_GET_SIZE(self.unsent):
@@ -299,7 +323,7 @@ cdef class TlsLayer:
             plain = PyBytes_FromStringAndSize(a, na if na < AT_ONCE else AT_ONCE)
         self.at_work = True
         try:
-            n = self.calls.write(plain)
+            n = write(self.calls, plain)
         except (OSError, ValueError):
             errno_is(EPIPE)
             return -1
