@@ -208,7 +208,6 @@ cdef class TlsLayer:
             if pushed < 0:
                 return FAILED
             if done:
-                self.full = self.ssl.pending()
                 return READY
             if pushed == 0:
                 return WANTS_WRITE
