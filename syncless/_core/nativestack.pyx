@@ -41,6 +41,8 @@ cdef extern from *:
         uintptr_t start, end; /* the interpreter's code */
     } syncless_walk;
 
+    static int syncless_is_walking; /* for one thread at a time */
+
     /* The code of all loaded objects. */
     static struct {
         struct { uintptr_t start, end; } segments[SYNCLESS_SEGMENTS];
@@ -97,7 +99,6 @@ cdef extern from *:
         errno = error;
     }
 
-    /* Asks the thread, for at most a tenth of a second. Returns how many frames there are; -1: no answer. */
     /* What the kernel says of the thread. A file of Python's would let other tasklets run. */
     static size_t syncless_syscall_of(int number, char *text, size_t room) {
         ssize_t n = -1;
@@ -110,6 +111,8 @@ cdef extern from *:
         return n > 0 ? n : 0;
     }
 
+    /* Asks the thread, for at most a second: on a busy machine it may not run at once. Returns how many
+       frames there are; -1: no answer. */
     static int syncless_ask(unsigned long thread) {
         struct sigaction ours, before;
         struct timespec pause = {0, 500000};
@@ -125,8 +128,11 @@ cdef extern from *:
         if (sigaction(SIGURG, &ours, NULL))
             return -1;
         int failed = pthread_kill((pthread_t)thread, SIGURG);
-        for (int i = 0; !failed && i < 200 && !__atomic_load_n(&syncless_walk.is_done, __ATOMIC_ACQUIRE); i++)
+        for (int i = 0; !failed && i < 2000; i++) {
+            if (__atomic_load_n(&syncless_walk.is_done, __ATOMIC_ACQUIRE))
+                break;
             syscall(SYS_nanosleep, &pause, NULL);
+        }
         sigaction(SIGURG, &before, NULL);
         return !failed && syncless_walk.is_done ? syncless_walk.count : -1;
     }
@@ -195,14 +201,28 @@ cdef extern from *:
     int read_stack "syncless_read" (unsigned long stack, unsigned long place) nogil
     void prepare "syncless_prepare" () nogil
     void** frames "syncless_walk.frames"
+    bint began_before "__atomic_exchange_n" (int* flag, int value, int order)
+    void end_walk "__atomic_store_n" (int* flag, int value, int order)
+    int is_walking "syncless_is_walking"
+    int ORDERED "__ATOMIC_SEQ_CST"
 
 
-def native_stack(unsigned long thread, int number) -> list:
+def native_stack(unsigned long thread, int number) -> list | None:
     """The C functions that another thread is in, the innermost first: (name or None, path of the file).
     `thread` and `number` are what threading.get_ident() and get_native_id() say in it.
 
-    Empty if it is in the interpreter itself, or if that cannot be found out.
+    Empty if it is in the interpreter itself. None if that cannot be found out: this system does not tell, the
+    program has a handler of SIGURG, or another stack is being read.
     """
+    if began_before(&is_walking, 1, ORDERED):
+        return None
+    try:
+        return _walk(thread, number)
+    finally:
+        end_walk(&is_walking, 0, ORDERED)
+
+
+cdef list _walk(unsigned long thread, int number):
     cdef Dl_info info
     cdef int i, count
     cdef char text[256]
@@ -214,7 +234,9 @@ def native_stack(unsigned long thread, int number) -> list:
         with nogil:
             count = ask(thread)
     else:
-        return []
+        return None
+    if count < 0:
+        return None
     found = []
     for i in range(count):
         if not dladdr(frames[i], &info) or info.dli_fname == NULL:

@@ -40,8 +40,8 @@ class Stall(NamedTuple):
     """The stack of Python functions, as text."""
     line: str
     """The innermost of them: file, line and function."""
-    frames: Frames
-    """The C functions that it is in, the innermost first."""
+    frames: Frames | None
+    """The C functions that it is in, the innermost first. None if that is not known."""
     caller: str = ""
     """The innermost that is neither of Python nor of an installed package, if it is another one."""
     looks: tuple[Stall, ...] = ()
@@ -60,7 +60,7 @@ class Stall(NamedTuple):
     @property
     def blocker(self) -> str:
         """In words: the C function that was called, or the Python function."""
-        found = _outermost(self.frames)
+        found = _outermost(self.frames or [])
         if found is None:
             return self.place
         name, path = found
@@ -69,7 +69,7 @@ class Stall(NamedTuple):
     @property
     def cure(self) -> str:
         """A remedy, in words."""
-        return UNREAD if native_stack is None else cure_of(self.frames)
+        return UNREAD if self.frames is None else cure_of(self.frames)
 
     @property
     def text(self) -> str:
@@ -107,12 +107,13 @@ def _is_between(path: str) -> bool:
     return _base(path).startswith(("libffi", "_ctypes")) or path.startswith(OWN)
 
 
-def _c_functions(thread: int, number: int) -> Frames:
-    """Those that the thread is in; none if it runs Python, which calls libc for the GIL and for the
-    time."""
-    if native_stack is None:
-        return []
-    frames = [frame for frame in native_stack(thread, number) if not _is_between(frame[1])]
+def _c_functions(thread: int, number: int) -> Frames | None:
+    """Those that the thread is in; none if it runs Python, which calls libc for the GIL and for the time.
+    None if that cannot be found out."""
+    stack = None if native_stack is None else native_stack(thread, number)
+    if stack is None:
+        return None
+    frames = [frame for frame in stack if not _is_between(frame[1])]
     only_libc = all(is_libc(frame) for frame in frames)
     waits = WAITS.intersection(clean(name) for name, _ in frames)
     return [] if only_libc and not waits else frames

@@ -4,11 +4,13 @@ import ctypes
 import importlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import threading
 import time
+import zlib
 
 import pytest
 
@@ -25,6 +27,7 @@ native_stack = pytest.importorskip(
 ).native_stack
 
 LIBC = ctypes.CDLL(None)
+DATA = bytes(1_000_000)
 EXTENSION = """
 #include <Python.h>
 #include <unistd.h>
@@ -54,13 +57,13 @@ def test_c_function_that_another_thread_is_in_is_found():
     thread.start()
     found = set()
     while thread.is_alive():
-        found.update(native_stack(thread.ident, thread.native_id))
+        found.update(native_stack(thread.ident, thread.native_id) or [])
     thread.join()
     assert any("sleep" in (name or "") and "libc" in path for name, path in found), found
 
 
-def test_thread_that_does_not_exist_has_no_c_functions():
-    assert native_stack(threading.get_ident(), 2**30) == []
+def test_nothing_is_known_of_a_thread_that_does_not_exist():
+    assert native_stack(threading.get_ident(), 2**30) is None
 
 
 def test_computation_in_python_is_told_from_c():
@@ -70,6 +73,42 @@ def test_computation_in_python_is_told_from_c():
         while not reports:  # no call of C at all: one look must not meet it
             count += 1
     assert "it computes in Python" in reports[0] and "in C: " not in reports[0]
+
+
+def look_until_unknown(threads_that_look):
+    """Reads this thread's stack in others, while it computes in C, until one of them cannot."""
+
+    def look():
+        while None not in seen:
+            seen.append(native_stack(main, number))
+
+    main, number, seen = threading.get_ident(), threading.get_native_id(), []
+    threads = [threading.Thread(target=look) for _ in range(threads_that_look)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        zlib.crc32(DATA)
+
+
+@needs_stacks
+def test_stack_is_not_read_by_a_signal_that_the_program_handles():
+    before = signal.signal(signal.SIGURG, lambda *_: None)
+    try:
+        look_until_unknown(1)
+    finally:
+        signal.signal(signal.SIGURG, before)
+
+
+@needs_stacks
+def test_stacks_are_read_one_at_a_time():
+    look_until_unknown(2)
+    assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL
+
+
+def test_stack_that_cannot_be_read_is_not_said_to_be_a_computation():
+    unread = Stall(0.1, "", "app.py:1 in run()", None)
+    assert "if it computes, " in unread.cure and "if it waits, " in unread.cure
+    assert unread.blocker == "app.py:1 in run()" and "in C: " not in unread.text
 
 
 @needs_stacks
