@@ -1,7 +1,7 @@
 """The exchanges in which an ASGI application answers. See exchange.pyx."""
 
 from syncless._core.loop cimport Loop
-from syncless.asgi.operations cimport BodyMessages, Conversation
+from syncless.asgi.operations cimport BodyMessages, Conversation, Operations
 from syncless.asyncio.callbacks cimport FirstStep
 from syncless.asyncio.dispatcher cimport Dispatcher
 from syncless.http.request cimport Request
@@ -27,8 +27,9 @@ cdef class ASGIExchange(Conversation):
     cdef BodyMessages messages      # receive() of the request body
     cdef dict scope
     cdef object kept                # KeptScope of the scope, or None
-    cdef object receive             # given to the application; knows the request while it lasts
-    cdef object send                # the same
+    cdef Operations operations      # knows the request while it lasts
+    cdef object receive             # its methods, given to the application
+    cdef object send
     cdef readonly object task       # the application's
     cdef object other_task          # the current task, while others run in its place
     cdef Stage stage

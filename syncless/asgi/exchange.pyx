@@ -24,7 +24,7 @@ from syncless._core.clock cimport NEVER
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport PARKED, RUNNING, BaseTasklet
 from syncless._core.threadloop cimport get_loop
-from syncless.asgi.operations cimport BodyMessages, Conversation, Receive, Send
+from syncless.asgi.operations cimport BodyMessages, Conversation, Operations
 from syncless.asyncio.callbacks cimport Callbacks, FirstStep
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
@@ -160,7 +160,8 @@ cdef class ASGIExchange(Conversation):
         self.renew()
 
     cdef int renew(self) except -1:
-        self.receive, self.send = Receive(), Send()
+        self.operations = Operations()
+        self.receive, self.send = self.operations.receive, self.operations.send
         return 0
 
     # -- making and filling it -------------------------------------------------------------------------------
@@ -188,7 +189,7 @@ cdef class ASGIExchange(Conversation):
 
     cdef int respond(self) noexcept:
         cdef int outcome = unchecked_answer(self)
-        (<Receive> self.receive).request = (<Send> self.send).request = None
+        self.operations.request = None
         return outcome
 
     cdef int answer(self) except -1:
@@ -196,7 +197,7 @@ cdef class ASGIExchange(Conversation):
         cdef bint waited = False
         if Py_REFCNT(<PyObject*> self.receive) > 1 or Py_REFCNT(<PyObject*> self.send) > 1:
             self.renew()                            # somebody keeps the last request's
-        (<Receive> self.receive).request = (<Send> self.send).request = self
+        self.operations.request = self
         self.dispatcher.enter(None)
         self.switch_hook = self
         try:

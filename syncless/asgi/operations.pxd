@@ -11,26 +11,17 @@ cdef class Conversation(Exchange):
 
 
 cdef class Operation:
-    cdef Conversation request            # None: the request has ended, or never was
+    cdef Conversation request       # None: the request has ended, or never was
+    cdef object message             # to send, or RECEIVE
     cdef object inner               # the iterator of a future that is waited for
 
     cdef object start(self)
 
 
-cdef class Sending(Operation):
-    cdef object message
+cdef class Operations:
+    cdef Conversation request       # None: the request has ended
 
-
-cdef class Receiving(Operation):
-    pass
-
-
-cdef class Send:
-    cdef Conversation request            # None: the request has ended
-
-
-cdef class Receive:
-    cdef Conversation request            # None: the request has ended
+    cdef Operation operation(self, object message)
 
 
 cdef class BodyMessages:

@@ -43,10 +43,22 @@ def given(value, tuple waits=()):
     return value
 
 
+cdef object RECEIVE = object()              # in the place of a message
+
+
+@cython.final
+@cython.freelist(16)
 cdef class Operation:
     cdef object start(self):
         """The iterator that `await` drives."""
-        raise NotImplementedError
+        if self.message is RECEIVE:
+            if self.request is None:
+                return given({"type": "http.disconnect"})
+            return self.request.next_message()
+        if self.request is None:
+            return ENDED
+        future = self.request.take_message(self.message)
+        return ENDED if future is None else future.__await__()
 
     def __await__(self):
         if self.inner is not None:
@@ -72,38 +84,21 @@ cdef class Operation:
 
 
 @cython.final
-cdef class Sending(Operation):
-    cdef object start(self):
-        if self.request is None:
-            return ENDED
-        future = self.request.take_message(self.message)
-        return ENDED if future is None else future.__await__()
+cdef class Operations:
+    @cython.binding(False)                  # a built-in function, which is called without a tuple of arguments
+    def send(self, message, /):
+        """send(message): awaitable."""
+        return self.operation(message)
 
+    @cython.binding(False)
+    def receive(self):
+        """receive(): awaitable, gives the next message."""
+        return self.operation(RECEIVE)
 
-@cython.final
-cdef class Receiving(Operation):
-    cdef object start(self):
-        return given({"type": "http.disconnect"}) if self.request is None else self.request.next_message()
-
-
-@cython.final
-cdef class Send:
-    """send(message): awaitable."""
-
-    def __call__(self, message, /):
-        cdef Sending operation = Sending.__new__(Sending)
+    cdef Operation operation(self, object message):
+        cdef Operation operation = Operation.__new__(Operation)
         operation.request = self.request
         operation.message = message
-        return operation
-
-
-@cython.final
-cdef class Receive:
-    """receive(): awaitable, gives the next message."""
-
-    def __call__(self):
-        cdef Receiving operation = Receiving.__new__(Receiving)
-        operation.request = self.request
         return operation
 
 
