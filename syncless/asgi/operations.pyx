@@ -85,7 +85,7 @@ cdef class Operation:
 
 @cython.final
 cdef class Operations:
-    @cython.binding(False)                  # a built-in function, which is called without a tuple of arguments
+    @cython.binding(False)                  # a built-in function, which needs no tuple of arguments
     def send(self, message, /):
         """send(message): awaitable."""
         return self.operation(message)
