@@ -293,7 +293,7 @@ static int wait_until(long long deadline, attempt *try, void *arguments) {
             looked = is_earliest(me) && all_wait(&look, me) && !(internet && packets_on_their_way());
         me->begun++;
         found = try(arguments, !looked ? SLICE : internet ? GRACE : look.count ? SLICE : 0);
-        me->ended += !found;
+        me->ended++;
         if (looked && !found && on && now < deadline) {
             int all = is_earliest(me) && !(internet && packets_on_their_way()) ? still_wait(&look, me) : -1;
             if (all > 0) {
