@@ -220,10 +220,13 @@ static int still_wait(struct look *before, struct waiter *me) {
             return -1;
         if (!waiter && again.seen[i].mark != before->seen[i].mark)
             return -1;
-        if (waiter && again.seen[i].waits != before->seen[i].waits)
-            return -1;
-        if (waiter && (int)(waiter->ended - before->seen[i].mark) < 1)
-            tried = 0;
+        if (waiter) {
+            int failed = (int)(waiter->ended - before->seen[i].mark); /* is read first: it may leave its wait now, and begin another */
+            if (waiter->tid != again.seen[i].tid || waiter->waits != before->seen[i].waits)
+                return -1;
+            if (failed < 1)
+                tried = 0;
+        }
     }
     return tried;
 }
@@ -263,6 +266,7 @@ static struct waiter *enter(long long deadline) {
         int none = 0;
         if (atomic_compare_exchange_strong(&each->tid, &none, -tid)) { /* negative: not yet to be counted on */
             each->waits++;
+            each->ended = each->begun;
             each->deadline = deadline;
             each->tid = tid;
             return each;
@@ -293,7 +297,7 @@ static int wait_until(long long deadline, attempt *try, void *arguments) {
             looked = is_earliest(me) && all_wait(&look, me) && !(internet && packets_on_their_way());
         me->begun++;
         found = try(arguments, !looked ? SLICE : internet ? GRACE : look.count ? SLICE : 0);
-        me->ended++;
+        me->ended += !found;
         if (looked && !found && on && now < deadline) {
             int all = is_earliest(me) && !(internet && packets_on_their_way()) ? still_wait(&look, me) : -1;
             if (all > 0) {
