@@ -41,7 +41,7 @@ cdef extern from *:
         uintptr_t start, end; /* the interpreter's code */
     } syncless_walk;
 
-    static int syncless_is_walking; /* for one thread at a time */
+    static int syncless_walker; /* the process whose thread is walking: a child may be forked meanwhile */
 
     /* The code of all loaded objects. */
     static struct {
@@ -122,6 +122,8 @@ cdef extern from *:
         dl_iterate_phdr(syncless_find_python, NULL);
         if (!syncless_walk.start || sigaction(SIGURG, NULL, &before))
             return -1;
+        if (before.sa_sigaction == syncless_on_urgent)
+            before.sa_handler = SIG_DFL;    /* forked while a thread of our parent was asked */
         if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
             return -1;      /* the program has a handler of its own */
         syncless_walk.is_done = 0;
@@ -200,10 +202,11 @@ cdef extern from *:
     size_t syncless_syscall_of(int number, char* text, size_t room) nogil
     int read_stack "syncless_read" (unsigned long stack, unsigned long place) nogil
     void prepare "syncless_prepare" () nogil
+    int getpid()
     void** frames "syncless_walk.frames"
-    bint began_before "__atomic_exchange_n" (int* flag, int value, int order)
-    void end_walk "__atomic_store_n" (int* flag, int value, int order)
-    int is_walking "syncless_is_walking"
+    int exchange "__atomic_exchange_n" (int* place, int value, int order)
+    void store "__atomic_store_n" (int* place, int value, int order)
+    int walker "syncless_walker"
     int ORDERED "__ATOMIC_SEQ_CST"
 
 
@@ -214,12 +217,13 @@ def native_stack(unsigned long thread, int number) -> list | None:
     Empty if it is in the interpreter itself. None if that cannot be found out: this system does not tell, the
     program has a handler of SIGURG, or another stack is being read.
     """
-    if began_before(&is_walking, 1, ORDERED):
+    cdef int process = getpid()
+    if exchange(&walker, process, ORDERED) == process:
         return None
     try:
         return _walk(thread, number)
     finally:
-        end_walk(&is_walking, 0, ORDERED)
+        store(&walker, 0, ORDERED)
 
 
 cdef list _walk(unsigned long thread, int number):

@@ -105,6 +105,58 @@ def test_stacks_are_read_one_at_a_time():
     assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL
 
 
+FORKED_MEANWHILE = """
+import os, signal, sys, threading, zlib
+from syncless._core.nativestack import native_stack
+
+DATA = bytes(1_000_000)
+
+def is_asked():
+    with open("/proc/self/status") as status:
+        caught = next(line for line in status if line.startswith("SigCgt:"))
+    return int(caught.split()[1], 16) >> signal.SIGURG - 1 & 1
+
+def compute():
+    while True:
+        zlib.crc32(DATA)
+
+def look(thread, number):
+    while not children:
+        native_stack(thread, number)
+
+def fork():
+    while not is_asked():
+        pass
+    child = os.fork()
+    if child:
+        children.append(child)
+        return
+    signal.alarm(20)    # nobody else would end it
+    thread = threading.Thread(target=compute, daemon=True)
+    thread.start()
+    while native_stack(thread.ident, thread.native_id) is None or is_asked():
+        pass
+    os._exit(7)
+
+children = []
+threads = [threading.Thread(target=fork)]
+threads.append(threading.Thread(target=look, args=(threading.get_ident(), threading.get_native_id())))
+for thread in threads:
+    thread.start()
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])   # it does not answer
+while not children:
+    zlib.crc32(DATA)
+print(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]))
+"""
+
+
+@needs_stacks
+def test_child_that_is_forked_while_a_stack_is_read_reads_stacks():
+    command = [sys.executable, "-c", FORKED_MEANWHILE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.stdout == "7\n", done.stderr
+
+
 def test_stack_that_cannot_be_read_is_not_said_to_be_a_computation():
     unread = Stall(0.1, "", "app.py:1 in run()", None)
     assert "if it computes, " in unread.cure and "if it waits, " in unread.cure
