@@ -206,9 +206,6 @@ def is_recorded(name: str, rounds: int) -> bool:
 def is_measured(name: str, scale: Scale, options: argparse.Namespace) -> bool:
     """Measures one experiment, and keeps its result unless the run is quick. False, with the reason on
     stderr, if the result would mislead."""
-    if name == "blocking":
-        blocking.table(options.quick)
-        return True
     watch = None if options.quick else quiet.Watch()
     if watch and (reasons := quiet.refusals({"load_before": watch.load_before})):
         say(f"{name}: not measured: {reasons[0]}")
@@ -283,7 +280,7 @@ def main() -> int:
         chosen = [name for name in chosen if not is_recorded(name, scale.rounds)]
     started = time.monotonic()
     within_budget = "instructions" not in chosen or instructions.within_budget()
-    left = [name for name in chosen if name not in ("report", "instructions")]
+    left = [name for name in chosen if name not in ("report", "blocking", "instructions")]
     refused: list[str] = []
     for _ in range(1 if options.peers else ATTEMPTS):
         refused = []
@@ -292,6 +289,8 @@ def main() -> int:
                 refused.append(name)
             say(f"{name}: ended after {time.monotonic() - started:.0f} s, {len(left) - number} left")
         left = refused
+    if "blocking" in chosen:
+        blocking.table(options.quick)
     kept = [name for name in chosen if name not in ("report", "blocking", "instructions", *refused)]
     if not options.quick and (kept or "report" in chosen):
         print(report.tables(kept or None))
