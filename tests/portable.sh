@@ -10,7 +10,7 @@ python=$(realpath -s "${PYTHON:-.venv/bin/python}")
 cd "$(dirname "$0")/.."
 copy=${SYNCLESS_PORTABLE_COPY:-$(mktemp -d)}
 [ -n "${SYNCLESS_PORTABLE_COPY:-}" ] || trap 'rm -rf "$copy"' EXIT
-tar cf - --exclude '*.so' --exclude ./build --exclude './.venv*' --exclude ./.git --exclude __pycache__ . | tar xf - -C "$copy"
+tests/copy.sh "$copy"
 mkdir -p build/cython "$copy/build"
 cp -a build/cython "$copy/build/" # the C files are the same
 unset SYNCLESS_PORTABLE_COPY # the command refuses a variable of this prefix that it does not know

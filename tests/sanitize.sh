@@ -9,11 +9,7 @@ python=${PYTHON:-python3}
 tree=build/sanitize
 rm -rf "$tree" # a copy made anew, so that nothing deleted lingers in it
 mkdir -p "$tree"
-if [ -e .git ]; then
-    git ls-files -z | xargs -0 cp -p --parents -t "$tree"
-else # a source distribution has nothing else but what was built
-    tar cf - --exclude '*.so' --exclude ./build --exclude './.venv*' --exclude __pycache__ . | tar xf - -C "$tree"
-fi
+tests/copy.sh "$tree"
 mkdir "$tree/build"
 [ ! -d build/cython ] || cp -rp build/cython "$tree/build/" # only what changed since is translated again
 cd "$tree"
