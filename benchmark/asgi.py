@@ -66,7 +66,6 @@ ASGI = (
         "fastapi sync",
         SERVERS,
         lambda server, scale: wrk(server.port, 3 * scale.seconds, connections=1000, headers=FEW),
-        {"uvicorn (ASGI)": 0.1},
         ours=OURS,
     ),
     *(
