@@ -1,5 +1,6 @@
 """On the virtual clock time passes only while everything waits, and then exactly."""
 
+import contextlib
 import os
 import queue
 import select
@@ -110,6 +111,29 @@ def test_clock_stands_still_while_a_thread_computes(seconds):
     syncless.sleep(seconds)
     assert told == [began]
     thread.join()
+
+
+def test_clock_stands_still_while_a_thread_looks_at_its_children():
+    """To the kernel's eye it sleeps, though it runs."""
+    ended = [subprocess.Popen(["true"]) for _ in range(30)]
+    for child in ended:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    told = []
+
+    def look():
+        ends = time.thread_time() + 0.1
+        while time.thread_time() < ends:
+            with contextlib.suppress(ChildProcessError):  # none of them is stopped
+                os.waitid(os.P_ALL, 0, os.WSTOPPED | os.WNOHANG)
+        told.append(time.monotonic())
+
+    began = time.monotonic()
+    thread = threading.Thread(target=look)
+    thread.start()
+    syncless.sleep(100)
+    thread.join()
+    assert told == [began]
+    assert [child.wait() for child in ended] == [0] * 30
 
 
 def test_thread_that_blocks_in_a_system_call_is_woken_before_the_clock_jumps(pair):

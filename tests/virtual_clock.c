@@ -170,6 +170,21 @@ static int children_live(void) {
     return live;
 }
 
+/* Whether this thread of ours is off the processor, and in *mark its switches so far. One that is about to sleep, or reaps a child, is
+ * in state S while it still runs, so the state does not tell: the kernel names the system call of one that does not run. The switches
+ * are read after that: if they are still the same, it has not run since they were read before. */
+static int sleeps(int tid, unsigned *mark) {
+    char path[64], text[4096], *state;
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
+    if (contents(path, text, sizeof text) > 0 && !strncmp(text, "running", 7))
+        return 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", tid);
+    if (contents(path, text, sizeof text) <= 0 || !(state = strstr(text, "\nState:\t")) || state[8] != 'S')
+        return 0;
+    *mark = after(text, "\nvoluntary_ctxt_switches:\t") + after(text, "\nnonvoluntary_ctxt_switches:\t");
+    return 1;
+}
+
 /* Whether all threads but `me` wait, and what tells later that they did all the time. */
 static int all_wait(struct look *look, struct waiter *me) {
     struct stat tasks;
@@ -196,12 +211,8 @@ static int all_wait(struct look *look, struct waiter *me) {
                 look->seen[i].waits = each->waits;
                 look->seen[i].mark = each->begun;
             }
-        if (!look->seen[i].waiter) {
-            char path[64], text[4096], *state;
-            snprintf(path, sizeof path, "/proc/self/task/%d/status", tid);
-            wait = contents(path, text, sizeof text) > 0 && (state = strstr(text, "\nState:\t")) && state[8] == 'S';
-            look->seen[i].mark = after(text, "\nvoluntary_ctxt_switches:\t") + after(text, "\nnonvoluntary_ctxt_switches:\t");
-        }
+        if (!look->seen[i].waiter)
+            wait = sleeps(tid, &look->seen[i].mark);
     }
     if (folder)
         closedir(folder);
