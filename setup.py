@@ -178,6 +178,12 @@ FACILITIES |= {  # not of Linux only
         #if NGHTTP2_VERSION_NUM < 0x012b00
         #error "1.43 or newer"
         #endif""",
+    "HTTP2_RESETS": """#include <nghttp2/nghttp2.h>
+        void *f = (void *) nghttp2_option_set_stream_reset_rate_limit;""",
+    "HTTP2_GLITCHES": """#include <nghttp2/nghttp2.h>
+        void *f = (void *) nghttp2_option_set_glitch_rate_limit;""",
+    "HTTP2_CONTINUATIONS": """#include <nghttp2/nghttp2.h>
+        void *f = (void *) nghttp2_option_set_max_continuations;""",
 }
 WANTED = {"HTTP2": "libnghttp2 1.43 or newer (libnghttp2-dev on Debian, libnghttp2-devel on Fedora)"}
 """Facilities for which SYNCLESS_<facility> is 1 if there must be one, 0 if it is left out."""

@@ -99,15 +99,21 @@ cdef list connections_of(Listener listener):
 
 def close_connections(Listener listener not None, bint all_of_them) -> int:
     """The server stops. A connection between requests closes, unless its next request has come or its first
-    may be on its way. `all_of_them`: all others close, too, and requests that run are interrupted. Returns
-    how many are closed or interrupted."""
+    may be on its way; so does one that has sent a part of a head. `all_of_them`: all others close, too, and
+    requests that run are interrupted. Returns how many are closed or interrupted."""
     cdef Loop loop = listener.loop
     cdef Connection connection
     cdef Session session
     cdef int closed = 0
     for connection in connections_of(listener):
         if not all_of_them:
-            closed += is_idle(connection) and not just_came(connection) and connection.close_idle(loop)
+            if connection.phase == CARRYING:
+                session = connection.session
+                session.stop(True)
+            elif is_idle(connection):
+                closed += not just_came(connection) and connection.close_idle(loop)
+            elif connection.deadline.kind == HEAD_DEADLINE and not is_new(connection):
+                connection.refuse_rest(loop)
             continue
         if connection.phase == RUNNING:
             loop.throw(connection.exchange, TaskletExit())
@@ -127,6 +133,16 @@ def close_rest(Listener listener not None) -> None:
     for connection in connections_of(listener):
         if connection.phase != RUNNING and connection.phase != CARRYING:
             connection.close(listener.loop, has_unsent(&connection.stream))
+
+
+def begin_stop(list listeners not None) -> None:
+    """The server stops: clients of HTTP/2 are told to ask no more."""
+    cdef Session session
+    for watcher in get_loop().fds.watchers():
+        if isinstance(watcher, Connection) and (<Connection> watcher).listener in listeners:
+            if (<Connection> watcher).phase == CARRYING:
+                session = (<Connection> watcher).session
+                session.stop(False)
 
 
 def tell_streams(list listeners not None, bint all_of_them) -> None:
@@ -152,9 +168,12 @@ cdef bint is_idle(Connection connection) noexcept:
 
 cdef bint just_came(Connection connection) noexcept:
     """Whether it is so new that its first request may be on its way."""
+    return not connection.kept and connection.deadline.kind != NO_DEADLINE and is_new(connection)
+
+
+cdef bint is_new(Connection connection) noexcept:
+    """Whether its deadline has been started just now."""
     cdef Listener listener = connection.listener
-    if connection.kept or connection.deadline.kind == NO_DEADLINE:
-        return False
     return listener.loop.clock.now - listener.deadlines.began(&connection.deadline) < JUST_COME_NS
 
 

@@ -63,6 +63,7 @@ cdef struct Linger:     # embedded in its owner
 cdef Discarded discard(Stream* stream, Linger* linger, Py_ssize_t most) noexcept
 cdef bint too_many_linger(Listener listener) noexcept
 cdef bint may_linger(Linger* linger, Listener listener) noexcept
+cdef int shed_slow_heads(Listener listener) except -1
 
 
 cdef class Connection(Watcher):     # there may be many idle ones: flags are bytes, sizes 32 bits
@@ -98,6 +99,7 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     # its end
     cdef int refuse(self, Loop loop, int status, str explanation=*) except -1
     cdef int refuse_busy(self, Loop loop) except -1
+    cdef int refuse_rest(self, Loop loop) except -1
     cdef int close_when_sent(self, Loop loop) except -1
     cdef int listen(self, Loop loop, int bits) except -1
     cdef int linger_or_close(self, Loop loop) except -1

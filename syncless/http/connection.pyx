@@ -475,7 +475,7 @@ cdef class Connection(Watcher):
             return 0
         self.move_to(READING)
         self.listener.deadlines.stop(&self.deadline)
-        self.unread = True                      # the client may still send frames
+        self.unread = not session.quiet         # the client may still send frames
         return self.close_when_sent(loop)
 
     cdef int drop_exchange(self, Exchange exchange) except -1:
@@ -496,6 +496,15 @@ cdef class Connection(Watcher):
             self.listener, &self.stream, self.remote_addr, 503, "Too many requests are in progress.",
             exchange.request)
         self.drop_exchange(exchange)
+        return self.close_when_sent(loop)
+
+    cdef int refuse_rest(self, Loop loop) except -1:
+        """The server stops: a part of a head is not waited for. The client gets an answer, and no time to
+        send on."""
+        write_refusal(self.listener, &self.stream, self.remote_addr, 503, "The server is stopping.", None)
+        if self.phase != READING:               # closed while Python code ran
+            return 0
+        consume_inbox(&self.stream, self.listener.buffers, self.stream.inbox.size - self.stream.inbox_start)
         return self.close_when_sent(loop)
 
     # -- waiting for the client ------------------------------------------------------------------------------
@@ -538,6 +547,8 @@ cdef class Connection(Watcher):
         if self.phase == CARRYING:
             session = self.session              # kept: its frames may come to be flushed, and this closed
             session.fill(loop)
+            if self.phase != CARRYING:
+                return 0
         outcome = FAILED_TO_SEND if stream.gone else send_pending(stream, listener.buffers)
         if outcome == SENT_ALL:
             if late:
@@ -654,5 +665,5 @@ cdef int shed_slow_heads(Listener listener) except -1:
     cdef DeadlineNode* node = listener.deadlines.first(HEAD_DEADLINE)
     while node != NULL and listener.all_held() > listener.buffers.budget:
         connection, node = <Connection> node.place.owner, next_of(node)
-        if connection.stream.inbox.size:
+        if connection.stream.inbox.size or connection.phase == CARRYING:
             connection.close(listener.loop, False)

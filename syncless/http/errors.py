@@ -75,6 +75,25 @@ class RequestTimeout(BaseException):
     Exception`` does not swallow it."""
 
 
+HTTP2_ERRORS = (
+    "no_error",
+    "protocol_error",
+    "internal_error",
+    "flow_control_error",
+    "settings_timeout",
+    "stream_closed",
+    "frame_size_error",
+    "refused_stream",
+    "cancel",
+    "compression_error",
+    "connect_error",
+    "enhance_your_calm",
+    "inadequate_security",
+    "http_1_1_required",
+    "unknown",
+)
+"""By their codes (RFC 9113, 7)."""
+
 REASONS: dict[int, str] = {
     400: "Bad Request",
     408: "Request Timeout",

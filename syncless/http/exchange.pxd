@@ -148,12 +148,14 @@ cdef inline int give_back(Application application, Exchange request, int fd) exc
 
 cdef class Session:
     cdef bint over                  # nothing more is to be done
+    cdef bint quiet                 # the client has sent nothing for a while: nothing is on its way from it
     cdef int live(self, Loop loop) except -1
     cdef int fill(self, Loop loop) except -1
     cdef int sent_all(self, Loop loop) except -1
     cdef int expired(self, Loop loop) except -1
     cdef int lost(self, Loop loop) except -1
     cdef int interrupt(self, Loop loop) except -1
+    cdef int stop(self, bint at_last) except -1
     cdef int tell_stop(self, bint at_last) except -1
 
 

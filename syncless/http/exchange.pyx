@@ -578,8 +578,9 @@ cdef class Session:
     sent_all()   that is gone
     expired()    the time to begin or to go on has passed
     lost()       the connection is closed
-    interrupt()  the server stops and waits no longer for the requests that run
+    stop()       the server stops, and the client should ask no more; `at_last`: it may not
     tell_stop()  as of an exchange
+    interrupt()  the server waits no longer for the requests that run
     """
 
     cdef int live(self, Loop loop) except -1:
@@ -598,6 +599,9 @@ cdef class Session:
         return 0
 
     cdef int interrupt(self, Loop loop) except -1:
+        return 0
+
+    cdef int stop(self, bint at_last) except -1:
         return 0
 
     cdef int tell_stop(self, bint at_last) except -1:

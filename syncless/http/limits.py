@@ -82,7 +82,7 @@ class Limits:
     """Maximum number of queued requests, if `requests` is set; more get a 503 with Retry-After."""
     buffered_bytes: int = 1 << 28
     """Maximum bytes in the buffers of all connections of an address; beyond it, the connections that take
-    longest to send their request head are cut off."""
+    longest to send their request head are cut off, and streams of HTTP/2 with bodies that nobody reads."""
     websocket_bytes: int = 1 << 20
     """Maximum bytes of a WebSocket message, decompressed; a larger one closes the connection with 1009
     (websockets: 1 MiB)."""

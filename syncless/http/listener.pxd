@@ -2,7 +2,7 @@
 
 from cpython.object cimport PyObject
 cimport cython
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
@@ -180,7 +180,10 @@ cdef enum:
     LATENCY_NS = 1281       # of all of them together
     QUEUED = 1282           # requests of which a proxy tells when it took them, by bucket of their wait
     QUEUED_NS = 1299        # of all of them together
-    ROW = 1304              # cells
+    HTTP2_RESETS = 1304     # streams that the server has reset, by the error code of RFC 9113, 7
+    HTTP2_GOAWAYS = 1320    # connections of HTTP/2 that it has ended for an error, by that
+    HTTP2_CODES = 15        # the last for all that the RFC does not name
+    ROW = 1336              # cells
 
 cdef int64_t BOUNDS[BUCKETS]
 
@@ -209,6 +212,10 @@ cdef class Counters:
 
     cdef inline void count_refused(self, int code) noexcept:
         self.cells[REFUSED + code] += 1
+
+    cdef inline void count_http2(self, int cells, uint32_t error) noexcept:
+        """`cells`: HTTP2_RESETS or HTTP2_GOAWAYS."""
+        self.cells[cells + min(error, <uint32_t> HTTP2_CODES - 1)] += 1
 
 
 cdef class Listener:

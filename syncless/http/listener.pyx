@@ -74,7 +74,7 @@ from syncless.http.wire cimport (
 )
 
 from syncless.http.clients import Clients
-from syncless.http.errors import ON_HANGUP, PHRASES
+from syncless.http.errors import HTTP2_ERRORS, ON_HANGUP, PHRASES
 from syncless.http.limits import limit_values
 from syncless.http.trust import REQUEST_START
 
@@ -548,7 +548,13 @@ def totals(cells) -> dict:
         "latency_seconds": cells[LATENCY_NS] / 1e9,
         "queue_times": [int(number) for number in cells[QUEUED:QUEUED + BUCKETS]],
         "queue_seconds": cells[QUEUED_NS] / 1e9,
+        "http2_resets": by_error(cells, HTTP2_RESETS),
+        "http2_goaways": by_error(cells, HTTP2_GOAWAYS),
     }
+
+
+cdef dict by_error(cells, int start):
+    return {name: cells[start + code] for code, name in enumerate(HTTP2_ERRORS) if cells[start + code]}
 
 
 cdef dict by_status(cells, int start):

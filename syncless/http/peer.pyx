@@ -32,7 +32,7 @@ send_all()       as above, for the peer; it may keep some, and waits while it ha
 send_soon()      as above
 wait_writable()  parks the tasklet that sends until the client has taken something
 expired()        it has waited for too long for its turn
-consumed()       bytes of the inbox are used up
+consumed()       bytes of the inbox are used up, or more are wanted
 
 While a tasklet waits the request may end, whose Peer serves another one then. So each wait is followed by a
 look whether the stream is still the same. An object that an application keeps has its Peer to itself.
@@ -364,6 +364,8 @@ cdef class Peer:
         cdef Loop loop = get_loop()
         cdef int outcome
         if self.stream.carried:
+            if bit & READ:
+                (<Carried> owner).consumed()
             return wait_in(self.waiters(loop, bit), why, owner, loop.clock.now + ns)
         if loop is self.listener.loop:
             return wait_fd(loop, self.stream.fd, bit, loop.clock.now + ns, why, owner)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
 from syncless.http import requestslots
-from syncless.http.acceptor import close_connections, close_rest, tell_streams
+from syncless.http.acceptor import begin_stop, close_connections, close_rest, tell_streams
 from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.certificates import Files, TLSSettings, make_certificates
 from syncless.http.errors import ON_HANGUP
@@ -395,6 +395,7 @@ class Server:
         self._stopping = [served.listener for served in stopped]
         for listener in self._stopping:
             listener.stop()
+        begin_stop(self._stopping)
         self.handler_threads.stop()
         opened: Opened = [(served.sock, served.tls) for served in stopped]
         self.sockets.begin_no_more(opened)

@@ -4,8 +4,8 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t
 
 cdef extern from "nghttp2/nghttp2.h":
     enum:
-        NGHTTP2_DATA, NGHTTP2_HEADERS, NGHTTP2_RST_STREAM, NGHTTP2_CONTINUATION
-        NGHTTP2_FLAG_NONE, NGHTTP2_FLAG_END_STREAM, NGHTTP2_FLAG_PADDED
+        NGHTTP2_DATA, NGHTTP2_HEADERS, NGHTTP2_RST_STREAM, NGHTTP2_GOAWAY
+        NGHTTP2_FLAG_NONE, NGHTTP2_FLAG_END_STREAM
         NGHTTP2_HCAT_REQUEST
         NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE
         NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL
@@ -14,6 +14,7 @@ cdef extern from "nghttp2/nghttp2.h":
         NGHTTP2_DATA_FLAG_EOF, NGHTTP2_DATA_FLAG_NO_END_STREAM
         NGHTTP2_NV_FLAG_NONE
         NGHTTP2_ERR_CALLBACK_FAILURE, NGHTTP2_ERR_DEFERRED, NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
+        NGHTTP2_ERR_FLOODED
 
     ctypedef struct nghttp2_session:
         pass
@@ -35,12 +36,15 @@ cdef extern from "nghttp2/nghttp2.h":
         uint8_t type, flags
     ctypedef struct nghttp2_headers:
         int cat
-    ctypedef struct nghttp2_data:
-        size_t padlen
+    ctypedef struct nghttp2_rst_stream:
+        uint32_t error_code
+    ctypedef struct nghttp2_goaway:
+        uint32_t error_code
     ctypedef union nghttp2_frame:
         nghttp2_frame_hd hd
-        nghttp2_data data
         nghttp2_headers headers
+        nghttp2_rst_stream rst_stream
+        nghttp2_goaway goaway
     ctypedef union nghttp2_data_source:
         void* ptr
     ctypedef ssize_t (*nghttp2_data_source_read_callback)(
@@ -89,10 +93,8 @@ cdef extern from "nghttp2/nghttp2.h":
     int nghttp2_session_set_stream_user_data(nghttp2_session* session, int32_t id, void* stream)
     void* nghttp2_session_get_stream_user_data(nghttp2_session* session, int32_t id)
     int32_t nghttp2_session_get_last_proc_stream_id(nghttp2_session* session)
-    int32_t nghttp2_session_get_effective_recv_data_length(nghttp2_session* session)
-    int nghttp2_session_consume(nghttp2_session* session, int32_t id, size_t size)
-    int nghttp2_session_set_local_window_size(nghttp2_session* session, uint8_t flags, int32_t id,
-        int32_t size)
+    int32_t nghttp2_session_get_local_window_size(nghttp2_session* session)
+    int nghttp2_session_consume_stream(nghttp2_session* session, int32_t id, size_t size)
     uint32_t nghttp2_session_get_remote_settings(nghttp2_session* session, int id)
     int nghttp2_session_resume_data(nghttp2_session* session, int32_t id)
     int nghttp2_session_terminate_session(nghttp2_session* session, uint32_t error)
@@ -107,7 +109,27 @@ cdef extern from "nghttp2/nghttp2.h":
         const void* priority,
         const nghttp2_nv* fields, size_t count, void* stream)
     int nghttp2_submit_trailer(nghttp2_session* session, int32_t id, const nghttp2_nv* fields, size_t count)
+    int nghttp2_submit_window_update(nghttp2_session* session, uint8_t flags, int32_t id, int32_t increment)
     int nghttp2_submit_rst_stream(nghttp2_session* session, uint8_t flags, int32_t id, uint32_t error)
     int nghttp2_submit_shutdown_notice(nghttp2_session* session)
     int nghttp2_submit_goaway(nghttp2_session* session, uint8_t flags, int32_t last, uint32_t error,
         const void* text, size_t size)
+
+cdef extern from *:
+    """
+    #include "syncless_config.h"
+    /* What newer releases of the library limit besides. */
+    static void syncless_leave_to_credit(nghttp2_option *option) {
+        (void) option;
+    #if SYNCLESS_HTTP2_RESETS
+        nghttp2_option_set_stream_reset_rate_limit(option, UINT64_MAX, UINT64_MAX);
+    #endif
+    #if SYNCLESS_HTTP2_GLITCHES
+        nghttp2_option_set_glitch_rate_limit(option, UINT64_MAX, UINT64_MAX);
+    #endif
+    #if SYNCLESS_HTTP2_CONTINUATIONS
+        nghttp2_option_set_max_continuations(option, SIZE_MAX);
+    #endif
+    }
+    """
+    void syncless_leave_to_credit(nghttp2_option* option)

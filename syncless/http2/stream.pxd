@@ -1,14 +1,14 @@
 """A request that a connection of HTTP/2 carries. See stream.pyx."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
 from syncless.http.connection cimport Connection, Linger
 from syncless.http.exchange cimport Exchange, Session
 from syncless.http.listener cimport DeadlineNode, Listener
-from syncless.http.peer cimport Carried
+from syncless.http.peer cimport Carried, Peer
 from syncless.http.stream cimport Buffer, Stream
 from syncless.http.wire cimport data_rate
 from syncless.http2.nghttp2 cimport nghttp2_session
@@ -16,6 +16,7 @@ from syncless.http2.nghttp2 cimport nghttp2_session
 
 cdef enum:
     CREDIT = 1000           # frames that a client may send which move nothing: see session.pyx
+    ROOM = 65535            # bytes of bodies that it may send ahead, as the RFC begins (RFC 9113, 6.9.2)
 
 
 cdef class Frames(Session):     # the part of an HTTP2Session that its streams know
@@ -36,16 +37,21 @@ cdef class Frames(Session):     # the part of an HTTP2Session that its streams k
     cdef int32_t skipped            # the highest one that it never began, below that
     cdef int32_t spared             # the highest one that the server ended first: trailers may be on the way
     cdef int32_t spared_before
-    cdef int64_t seen               # bytes of DATA frames that callbacks have been told of, in one read
-    cdef int64_t untold             # bytes that have come beyond the frames that callbacks have been told of
-    cdef bint padded                # a DATA frame with padding has come, in part: it is told of at its end
+    cdef int64_t unread             # bytes of all bodies that lie here
+    cdef int64_t listed             # bytes of the list of fields that comes, or has come last
+    cdef int64_t untold             # DATA frames that have come and that callbacks have not been told of
+    cdef uint32_t frame_left        # bytes of the frame that comes
+    cdef uint8_t frame_head[9]      # of the next one, as far as it has come
+    cdef uint8_t frame_got
     cdef bint ignored               # the library has dropped bytes that are for no stream
     cdef uint32_t fault             # for which the connection ends, or 0
     cdef bint begun                 # a request has come
     cdef bint noticed               # the client has been told that the server stops
+    cdef bint last_told             # and which request was the last
     cdef bint interrupted           # the requests that run have been, because it stops at last
 
     cdef int soon(self) except -1
+    cdef void open_window(self) noexcept
     cdef void allow(self, int64_t frames) noexcept
 
 
@@ -89,6 +95,8 @@ cdef class RequestStream(Carried):
     cdef int refuse(self, int status, str explanation, bytes text) except -1
     cdef int refuse_busy(self) except -1
     cdef int closed(self, Loop loop) except -1
+    cdef int check_handshake(self, const char* text, size_t size) except -1
     cdef int replace_response(self, bytes status) except -1
+    cdef int check_open(self, Peer peer) except -1
     cdef int resume(self) except -1
     cdef size_t left(self) noexcept

@@ -46,18 +46,25 @@ from syncless.http.wire cimport (
 )
 from syncless.http2.nghttp2 cimport *
 
+import re
+
 from syncless.http.errors import ConnectionLost
+from syncless.http.wire import is_field
 
 cdef enum:
     RESPONSE = 20           # frames that a response allows
     MOVED = 256             # bytes that allow one
     WINDOWS = 2             # frames that open windows again after a message of a WebSocket
     LARGEST_HEAD = 65536    # bytes of fields that the library sends; it leaves out what is larger
+    UNREAD = 1048576        # bytes of all bodies of a connection that may lie here unread
+    LITTLE_ROOM = 8192      # bytes of a response that wait here while there is too much in all buffers
 
 
 # The fields of HTTP/1.1's handshake that RFC 8441 leaves out.
 cdef bytes HANDSHAKE = (
     b"upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-key: c3luY2xlc3Mgb3ZlciBoMg==\r\n")
+
+STATUS_LINE = re.compile(rb"HTTP/1\.1 [1-9][0-9][0-9]( |$)")
 
 cdef extern from "<string.h>":
     void* memmem(const void* text, size_t size, const void* part, size_t part_size) nogil
@@ -70,6 +77,16 @@ cdef class Frames(Session):
             return 0
         return self.listener.flusher.add(self.connection)
 
+    cdef void open_window(self) noexcept:
+        """An application reads: the client may send more of all bodies, if not too much lies here."""
+        cdef int32_t room
+        if self.library == NULL:
+            return
+        room = nghttp2_session_get_local_window_size(self.library)
+        if room <= ROOM // 2 and self.unread + ROOM <= UNREAD:
+            nghttp2_submit_window_update(self.library, NGHTTP2_FLAG_NONE, 0, ROOM - room)
+        self.soon()
+
     cdef void allow(self, int64_t frames) noexcept:
         """Something has moved: the client may send so many more."""
         self.credit = min(<int64_t> CREDIT, self.credit + frames)
@@ -80,7 +97,7 @@ cdef void submit_trailers(nghttp2_session* library, RequestStream stream) noexce
     try:
         count = find_fields(PyBytes_AS_STRING(stream.trailers), PyBytes_GET_SIZE(stream.trailers), False)
         nghttp2_submit_trailer(library, stream.id, fields_found, count)
-    except MemoryError:
+    except Exception:
         nghttp2_submit_rst_stream(library, NGHTTP2_FLAG_NONE, stream.id, NGHTTP2_INTERNAL_ERROR)
 
 
@@ -175,6 +192,8 @@ cdef Py_ssize_t find_fields(char* text, Py_ssize_t size, bint has_status) except
             count += 1
         else:
             colon = <char*> memchr(text, c":", line_end - text)
+            if colon == NULL:
+                raise ValueError(f"not a header field: {text[:line_end - text]!r}")
             at = text
             while at < colon:
                 if c"A" <= at[0] <= c"Z":
@@ -230,6 +249,7 @@ cdef class RequestStream(Carried):
         cdef Buffers buffers
         if self.session is not None:
             remove(&self.session.all_streams, &self.place)
+            self.session.unread -= self.unread
             buffers = self.session.listener.buffers
             free_stream(&self.bytes, buffers)
             buffers.release(&self.fields)
@@ -330,6 +350,9 @@ cdef class RequestStream(Carried):
             method, method_size = b"GET", 3
         if not (is_visible(method, method_size) and is_visible(path, path_size)):
             self.status = 400
+        elif path[0] != c"/" and not is_named(method, method_size, b"CONNECT") and not (
+                path_size == 1 and path[0] == c"*" and is_named(method, method_size, b"OPTIONS")):
+            self.status = 400                               # RFC 9113, 8.3.1: the host is in :authority
         buffers.append(text, method, method_size)
         buffers.append(text, b" ", 1)
         buffers.append(text, path, path_size)
@@ -431,7 +454,7 @@ cdef class RequestStream(Carried):
         """Bytes of the body have come that nobody reads any more."""
         cdef nghttp2_session* library = self.session.library
         cdef int64_t left = self.session.listener.limits.linger_bytes - self.linger.bytes
-        nghttp2_session_consume(library, self.id, size)
+        nghttp2_session_consume_stream(library, self.id, size)
         if not self.finished or self.bytes.gone:
             return
         self.linger.progressed = True
@@ -444,11 +467,10 @@ cdef class RequestStream(Carried):
 
     cdef int reset(self, uint32_t error) except -1:
         self.finished = True
-        if not self.open or self.session.library == NULL:
-            return 0
         session_consume(self)
-        nghttp2_submit_rst_stream(self.session.library, NGHTTP2_FLAG_NONE, self.id, error)
-        return self.session.soon()
+        if self.open and self.session.library != NULL:
+            nghttp2_submit_rst_stream(self.session.library, NGHTTP2_FLAG_NONE, self.id, error)
+        return self.session.soon()                  # also if it is closed: its connection may be idle now
 
     cdef int refuse(self, int status, str explanation, bytes text) except -1:
         """Answers a request that no application gets."""
@@ -490,16 +512,17 @@ cdef class RequestStream(Carried):
 
     cdef int closed(self, Loop loop) except -1:
         """The client has reset it, has left, or has had all of the response."""
+        cdef Exchange exchange = self.exchange      # kept: it may end meanwhile
         wake_all(&self.readers)
         wake_all(&self.writers)
-        if self.exchange is None:
+        if exchange is None:
             self.session.listener.deadlines.stop(&self.deadline)
             return 0
         if self.deadline.kind != NO_DEADLINE:
             self.session.listener.admission.leave(&self.deadline)
             self.answered = False
             return self.finish()
-        return self.exchange.interrupt(loop)
+        return exchange.interrupt(loop)
 
     # -- for the Peer of its request -------------------------------------------------------------------------
 
@@ -518,6 +541,7 @@ cdef class RequestStream(Carried):
             if switched:
                 if not is_whole_head(text, of.out.size - of.out_sent):
                     return 0                        # a library of the application's sends it in parts
+                self.check_handshake(text, of.out.size - of.out_sent)
                 if memcmp(text + 9, b"101", 3) == 0:
                     memcpy(text + 9, b"200", 3)
             elif self.tunnels and text[9] == c"2":
@@ -528,7 +552,7 @@ cdef class RequestStream(Carried):
                     self.session.listener.error_log.error(
                         "The header fields of a response are larger than its client takes; it got a 500.",
                         None, self.exchange)
-                    return self.replace_response(b"500 Internal Server Error")
+                    return self.replace_response(b"500 Internal Server Error")      # it looks again
             elif text[9] == c"1":
                 nghttp2_submit_headers(library, NGHTTP2_FLAG_NONE, self.id, NULL, fields_found, count, NULL)
             else:
@@ -543,15 +567,30 @@ cdef class RequestStream(Carried):
             drop_unsent(of, self.session.listener.buffers)
         return self.session.soon()
 
+    cdef int check_handshake(self, const char* text, size_t size) except -1:
+        """ValueError if the head that a library of the application's has written would be no head."""
+        cdef const char* end = <const char*> memmem(text, size, b"\r\n\r\n", 4)
+        status, *lines = text[:end - text].split(b"\r\n")
+        wrong = None if STATUS_LINE.match(status) else status
+        for line in lines:
+            name, colon, value = line.partition(b":")
+            if not (colon and is_field(name, value.strip(b" \t"))):
+                wrong = line
+        if wrong is not None:
+            drop_unsent(&self.bytes, self.session.listener.buffers)     # the next try begins anew
+            raise ValueError(f"not a line of a WebSocket's handshake: {wrong!r}")
+        return 0
+
     cdef int replace_response(self, bytes line) except -1:
-        """By one that has only this status."""
+        """By one that has only this status, unless the client has left."""
         cdef Exchange exchange = self.exchange
         cdef nghttp2_nv status = nghttp2_nv(
             <uint8_t*> b":status", <uint8_t*> PyBytes_AS_STRING(line), 7, 3, NGHTTP2_NV_FLAG_NONE)
         exchange.response.status, exchange.response.code = line.decode(), int(line[:3])
         drop_unsent(&self.bytes, self.session.listener.buffers)
         self.answered = self.bytes.gone = True
-        nghttp2_submit_response(self.session.library, self.id, &status, 1, NULL)
+        if self.open and self.session.library != NULL:
+            nghttp2_submit_response(self.session.library, self.id, &status, 1, NULL)
         return self.session.soon()
 
     cdef int set_trailers(self, bytes trailers) except -1:
@@ -572,21 +611,29 @@ cdef class RequestStream(Carried):
 
     cdef int send_all(self, Peer peer, const char* data, Py_ssize_t size) except -1:
         cdef Py_ssize_t part
+        cdef Buffers buffers = self.session.listener.buffers
+        cdef size_t high = OUT_HIGH if buffers.held <= buffers.budget else LITTLE_ROOM
+        self.check_open(peer)
         while size:
-            if peer.stream != &self.bytes or self.bytes.gone:
-                peer.open_stream()
-                raise ConnectionLost("the request has ended")
-            if self.bytes.out.size >= OUT_HIGH or self.bytes.out_body != NULL:
+            if self.bytes.out.size >= high or self.bytes.out_body != NULL:
                 self.resume()
                 peer.wait_writable()
+                self.check_open(peer)
                 continue
-            part = min(size, <Py_ssize_t> OUT_HIGH - <Py_ssize_t> self.bytes.out.size)
+            part = min(size, <Py_ssize_t> (high - self.bytes.out.size))
             peer.append(data, part)
             data += part
             size -= part
         self.send_soon()
-        while peer.stream == &self.bytes and not self.bytes.gone and self.left() >= OUT_HIGH:
+        while self.left() >= high:
             peer.wait_writable()
+            self.check_open(peer)
+        return 0
+
+    cdef int check_open(self, Peer peer) except -1:
+        """ConnectionLost if nothing more can be sent to the client of this request."""
+        if peer.open_stream() != &self.bytes:
+            raise ConnectionLost("the request has ended")
         return 0
 
     cdef int resume(self) except -1:
@@ -627,12 +674,15 @@ cdef class RequestStream(Carried):
         return 0
 
     cdef void consumed(self) noexcept:
-        """The window opens by what has been read: the inbox has chunk lines, too."""
+        """The windows open by what has been read: the inbox has chunk lines, too."""
+        cdef Frames session = self.session
         cdef int64_t still = self.bytes.inbox.size - self.bytes.inbox_start
-        if still < self.unread and self.open and self.session.library != NULL:
-            nghttp2_session_consume(self.session.library, self.id, self.unread - still)
+        if still < self.unread:
+            if self.open and session.library != NULL:
+                nghttp2_session_consume_stream(session.library, self.id, self.unread - still)
+            session.unread -= self.unread - still
             self.unread = still
-            self.session.soon()
+        session.open_window()
 
 
 cdef void session_consume(RequestStream stream) noexcept:
@@ -641,8 +691,9 @@ cdef void session_consume(RequestStream stream) noexcept:
     buffers.release(&stream.bytes.inbox)
     stream.bytes.inbox_start = 0
     if stream.unread and stream.open and stream.session.library != NULL:
-        nghttp2_session_consume(stream.session.library, stream.id, stream.unread)
-        stream.unread = 0
+        nghttp2_session_consume_stream(stream.session.library, stream.id, stream.unread)
+    stream.session.unread -= stream.unread
+    stream.unread = 0
 
 
 cdef bint is_whole_head(const char* text, size_t size) noexcept:

@@ -90,6 +90,22 @@ class Metrics:
             for status, count in sorted(told[key].items()):
                 counter.add_metric([str(status)], count)
             yield counter
+        for name, key, text in (
+            (
+                "syncless_http2_resets",
+                "http2_resets",
+                "Streams of HTTP/2 that the server has reset, by error",
+            ),
+            (
+                "syncless_http2_goaways",
+                "http2_goaways",
+                "Connections of HTTP/2 that the server has ended for an error, by that",
+            ),
+        ):
+            counter = families.CounterMetricFamily(name, text, labels=["error"])
+            for error, count in told[key].items():
+                counter.add_metric([error], count)
+            yield counter
         for name, counts, total, text in (
             (
                 "syncless_request_duration_seconds",
