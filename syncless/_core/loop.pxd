@@ -63,6 +63,7 @@ cdef class Watcher(Runnable):
     cdef int on_ready(self, Loop loop, int bits) except -1
     cdef int forked(self, Loop loop) except -1
     cdef int loop_ended(self, Loop loop) except -1
+    cdef bint has_an_end(self) except -1
 
 
 cdef class Loop(Scheduler):
@@ -85,6 +86,9 @@ cdef class Loop(Scheduler):
     cdef int unobserve(self, Observer observer) except -1
 
     cdef bint may_wake(self, Py_ssize_t others, bint timers) noexcept
+    cdef set endless                # of check_watchers()
+
+    cdef int check_watchers(self) except -1
     cdef int before_poll(self, Runnable item) except -1
     cdef int run_before_poll(self) except -1
     cdef int start(self) except -1

@@ -382,6 +382,10 @@ cdef class Watcher(Runnable):
         """The loop ends with its thread: no event of the descriptor will come."""
         return 0
 
+    cdef bint has_an_end(self) except -1:
+        """Whether a deadline or a tasklet will end it, also if no event of the descriptor ever comes."""
+        return True
+
 
 cdef class Loop(Scheduler):
     """The scheduler of a thread with the sources that wake it. current_loop() gives it."""
@@ -391,6 +395,7 @@ cdef class Loop(Scheduler):
         self.thread_id = threading.get_ident()
         self.signal_fd = -1
         self.slack = TIMER_SLACK
+        self.endless = set()
         if self.events == NULL:
             raise MemoryError
 
@@ -477,6 +482,8 @@ cdef class Loop(Scheduler):
             self.find_again()
         if self.when_idle is not None and (self.ready.count == 0 or self.idle_or_not):
             self.when_idle(self)
+        if DEBUG_BUILD and self.ready.count == 0:
+            self.check_watchers()
         if self.timers.count and self.ready.count == 0:
             self.clock.now = monotonic_ns()
             timeout = max(0, next_deadline(self.timers, self.slack) - self.clock.now)
@@ -496,6 +503,14 @@ cdef class Loop(Scheduler):
         except BaseException as error:
             # as in the interpreter, what they raise is raised in what the main thread does
             self.throw(self.main, error)
+        return 0
+
+    cdef int check_watchers(self) except -1:
+        """Reports what nothing would end if no event came any more; once each."""
+        for watcher in self.fds.watchers():
+            if not (<Watcher> watcher).has_an_end() and watcher not in self.endless:
+                self.endless.add(watcher)
+                self.report("the loop", AssertionError(f"neither a deadline nor a tasklet ends {watcher!r}"))
         return 0
 
     cdef int before_poll(self, Runnable item) except -1:

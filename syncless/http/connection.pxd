@@ -107,6 +107,8 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef bint close_idle(self, Loop loop) except -1
     cdef int close(self, Loop loop, bint reset) except -1
 
+    cdef bint has_an_end(self) except -1
+
     # the parts of that
     cdef inline int move_to(self, uint8_t phase) except -1:
         return move_phase(&self.phase, phase)

@@ -281,6 +281,14 @@ cdef class Connection(Watcher):
         self.live(<Loop> loop)
         return self.flush(<Loop> loop) if carries and self.phase == CARRYING else 0
 
+    cdef bint has_an_end(self) except -1:
+        if self.phase == CARRYING and self.deadline.kind == NO_DEADLINE:
+            session = self.session
+            return session.has_an_end()
+        return (
+            self.phase == CLOSED or self.deadline.kind != NO_DEADLINE or self.exchange is not None
+            or self.leaves)
+
     cdef int expired(self, Loop loop, int kind) except -1:
         """The time of its phase is over."""
         cdef Listener listener = self.listener

@@ -156,6 +156,7 @@ cdef class Session:
     cdef int lost(self, Loop loop) except -1
     cdef int interrupt(self, Loop loop) except -1
     cdef int stop(self, bint at_last) except -1
+    cdef bint has_an_end(self) except -1
     cdef int tell_stop(self, bint at_last) except -1
 
 

@@ -580,6 +580,7 @@ cdef class Session:
     lost()       the connection is closed
     stop()       the server stops, and the client should ask no more; `at_last`: it may not
     tell_stop()  as of an exchange
+    has_an_end() whether a request, or the deadline of one, will end it
     interrupt()  the server waits no longer for the requests that run
     """
 
@@ -603,6 +604,9 @@ cdef class Session:
 
     cdef int stop(self, bint at_last) except -1:
         return 0
+
+    cdef bint has_an_end(self) except -1:
+        return True
 
     cdef int tell_stop(self, bint at_last) except -1:
         return 0

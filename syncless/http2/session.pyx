@@ -487,6 +487,14 @@ cdef class HTTP2Session(Frames):
             listener.deadlines.start(&connection.deadline, kind, connection)
         return 0
 
+    cdef bint has_an_end(self) except -1:
+        cdef RequestStream stream
+        streams = self.streams()
+        for stream in streams:
+            if stream.exchange is None and stream.deadline.kind == NO_DEADLINE and stream.open:
+                return False
+        return len(streams) > 0
+
     cdef list streams(self):
         """Those that are open, or whose application runs."""
         cdef list found = []
