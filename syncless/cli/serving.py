@@ -70,7 +70,8 @@ def serve_command(arguments: list[str]) -> int:
             Hooks(dict(options.hooks)).load_all()
             Privileges.of(options.user, options.group)
             program = arguments_of(options, PROGRAM)
-            StatusOptions.of(program["status"], program["metrics"], program["status_public"])
+            shown = (program["status"], program["metrics"], program["status_public"])
+            StatusOptions.of(*shown, health=program["health"])
             print(f"syncless: {name} can be served")
             return 0
     except (ApplicationFailed, ApplicationNotFound, HookFailed, TypeError, ValueError) as error:

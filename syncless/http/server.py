@@ -210,9 +210,9 @@ class Server:
         raise NotImplementedError
 
     @staticmethod
-    def page(answer: Callable[[str], tuple[bytes, str]]) -> Any:
-        """An application that answers each GET with what ``answer`` gives for its Accept field: a body and
-        its type."""
+    def page(answer: Callable[[str], tuple[str, bytes, str]]) -> Any:
+        """An application that answers each GET with what ``answer`` gives for its Accept field: a status, a
+        body and its type."""
         raise NotImplementedError
 
     def sessions(self) -> Sessions | None:

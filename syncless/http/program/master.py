@@ -232,7 +232,7 @@ class Master:
 
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
-            self.status.stops = True
+            self.status.told_to_stop()
             if self.limits.stop_delay_seconds and not self.stops_at:
                 self.stops_at = time.monotonic() + self.limits.stop_delay_seconds
                 if not self.quiet:

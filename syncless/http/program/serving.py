@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from syncless.http.errorlog import configure
+from syncless.http.errorlog import configure, warn
 from syncless.http.notices import open_missing
 from syncless.http.program.blocking import Patch, StallWarning, warn_of_blocking_modules
 from syncless.http.program.firstprocess import begin_in_child
@@ -43,6 +43,7 @@ def serve_until_stopped(
     status: str | None,
     status_public: bool,
     metrics: bool | str | None,
+    health: str | None,
     **options: Any,
 ) -> None:
     """Carries out `serve` with the Server of one kind of application. ``options``: more arguments for it."""
@@ -64,7 +65,7 @@ def serve_until_stopped(
     if umask is not None:
         os.umask(umask)
     seen = StatusOptions.of(
-        status, metrics, status_public, options.get("unix_mode"), options.get("unix_owner")
+        status, metrics, status_public, options.get("unix_mode"), options.get("unix_owner"), health
     )
     configure(logging)
     with PidFile(pid_file, None if workers else preparation.privileges):
@@ -94,7 +95,7 @@ def serve_until_stopped(
                 delay=server.limits.stop_delay_seconds,
                 status_urls=view.status.urls if view else (),
                 bound=lambda: preparation.take(server, "on_start"),
-                started=lambda: _started(view, quiet),
+                started=lambda: _started(view, seen, quiet),
                 told=lambda: _told(view),
                 stopping=lambda: preparation.hooks.call_at_end("pre_stop"),
             )
@@ -128,9 +129,11 @@ def _by_name_of_files(
     return None if pid_file is None else os.path.join(folder, pid_file)
 
 
-def _started(view: OfProcess | None, quiet: bool) -> None:
+def _started(view: OfProcess | None, seen: StatusOptions, quiet: bool) -> None:
     if view is not None:
         view.state = "ready"
+    if seen.warning:
+        warn(seen.warning)
     if not quiet:
         warn_of_blocking_modules()
 
