@@ -35,6 +35,21 @@ def test_file_of_the_forge_is_right(path):
                 assert all((ROOT / name).exists() for name in re.findall(r"\.ci/\w+", step.get("run", "")))
 
 
+def test_release_needs_an_address_for_reports(tmp_path):
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci" / "release").write_text((ROOT / ".ci" / "release").read_text())
+    policy = (ROOT / "SECURITY.md").read_text()
+    for text, refused in (
+        (policy.replace("Write to ", "Write to SECURITY-ADDRESS, "), True),
+        ("Write to me", False),
+    ):
+        (tmp_path / "SECURITY.md").write_text(text)
+        line = ["bash", tmp_path / ".ci" / "release", "false"]  # a Python that makes no environment
+        done = subprocess.run(line, capture_output=True, text=True)
+        assert done.returncode == 1 and ("write in SECURITY.md where reports go" in done.stderr) == refused
+    assert policy.count("SECURITY-ADDRESS") <= 1 and "Write to " in policy
+
+
 def test_scripts_of_a_release_are_programs_of_bash():
     for name in ("release", "wheels", "try-wheel"):
         subprocess.run(["bash", "-n", ROOT / ".ci" / name], check=True)

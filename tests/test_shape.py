@@ -58,7 +58,14 @@ LAYERS = {
         "syncless.patches",
         "syncless",
     },
-    "syncless.cli": {"syncless.http", "syncless.wsgi", "syncless.patches", "syncless.console", "syncless"},
+    "syncless.cli": {
+        "syncless.io",
+        "syncless.http",
+        "syncless.wsgi",
+        "syncless.patches",
+        "syncless.console",
+        "syncless",
+    },
     "syncless.contrib": {
         "syncless.console",
         "syncless._core",

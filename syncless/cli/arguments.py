@@ -13,6 +13,7 @@ from syncless.cli.foreign import Foreign, options_of, translated
 from syncless.cli.help import HelpAll, Parser
 from syncless.http.addresses import parse_bind
 from syncless.http.options import OPTIONS, Option
+from syncless.io.guardedfiles import is_privileged, only_roots
 from syncless.patches import AREAS, OFF
 
 Group = argparse._ArgumentGroup
@@ -131,6 +132,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     try:
         path = given.get("config") or os.environ.get("SYNCLESS_CONFIG")
         if path and path.endswith(".py"):
+            _refuse_of_others(parser, path, argparse.Namespace(**{"user": None, "group": None, **given}))
             file, name = vars(parser.parse_args(translated(options_of(path)))), path
         else:
             file, name = known.from_file(path)
@@ -153,6 +155,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             values[dest] = [*values.get(dest, ()), *value] if dest in TABLES else value
             sources[dest] = source
     options = argparse.Namespace(**{"check": False, "print_config": False, **values})
+    _refuse_of_others(parser, name, options)
     if options.print_config:
         shown = {dest: value for dest, value in values.items() if dest in known.defaults()}
         print(show(shown, sources), end="")
@@ -174,6 +177,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             parser.error(f"--factory needs the function's name: {options.application}:create_app")
         options.application += "()"
     return options
+
+
+def _refuse_of_others(parser: Parser, path: str, options: argparse.Namespace) -> None:
+    """Where root is to become another user, who could else choose the options of root."""
+    if (options.user or options.group) and path and is_privileged() and not only_roots(path):
+        parser.error(
+            f"{path}: root reads it before it becomes another user, so only root may be able to change it: "
+            "chown root and chmod go-w the file, in a directory that only root may write"
+        )
 
 
 def is_address(text: str) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 from syncless.http.limits import defaults
 from syncless.http.notices import complain
 from syncless.http.options import ALL, ONCE, Option
+from syncless.io.guardedfiles import readable
 from syncless.patches import AREAS
 
 FILES = ("syncless.toml", "pyproject.toml")
@@ -222,7 +223,7 @@ def reason_of(error: OSError) -> str:
 def text_of(path: str) -> str:
     """The text of a file that the user has named: UTF-8, with or without a byte order mark. ConfigError,
     OSError."""
-    with open(path, "rb") as file:
+    with readable(path) as found, open(found, "rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise ConfigError(f"{path}: it has more than {MOST_BYTES:,} bytes; is it the right file?")

@@ -22,10 +22,11 @@ from syncless.http.errorlog import configure, write_from
 from syncless.http.notices import flush
 from syncless.http.options import ALL, CALLS_ONLY, PROGRAM, SERVER
 from syncless.http.program.hooks import Hooks
-from syncless.http.program.loading import enter
+from syncless.http.program.loading import enter, hold_back
 from syncless.http.program.privileges import Privileges
 from syncless.http.program.process import set_title
 from syncless.http.status.options import StatusOptions
+from syncless.io.guardedfiles import is_privileged, will_give_up
 from syncless.wsgi import (
     ApplicationFailed,
     ApplicationNotFound,
@@ -50,6 +51,9 @@ def serve_command(arguments: list[str]) -> int:
         with of_option("--chdir"):
             enter(chdir or ".")
         sys.path[:0] = options.app_dir
+        if becomes and is_privileged() and not options.check:
+            will_give_up()
+            hold_back()
         if options.env_file is not None:
             set_variables(options.env_file)
         if options.log_level is not None:
@@ -66,7 +70,8 @@ def serve_command(arguments: list[str]) -> int:
             Hooks(dict(options.hooks)).load_all()
             Privileges.of(options.user, options.group)
             program = arguments_of(options, PROGRAM)
-            StatusOptions.of(program["status"], program["metrics"], program["status_public"])
+            shown = (program["status"], program["metrics"], program["status_public"])
+            StatusOptions.of(*shown, health=program["health"])
             print(f"syncless: {name} can be served")
             return 0
     except (ApplicationFailed, ApplicationNotFound, HookFailed, TypeError, ValueError) as error:

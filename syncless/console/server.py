@@ -20,7 +20,8 @@ from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.wait.queues import Queue
 from syncless.console.protocol import LINE_BYTES, ProtocolError, decode, encode
 from syncless.io import socket
-from syncless.io.socketfiles import SocketFile, remove_stale, why_taken
+from syncless.io.guardedfiles import Place
+from syncless.io.socketfiles import SocketFile, bind_file, remove_stale, why_taken
 
 VARIABLE = "SYNCLESS_CONSOLE"
 """Environment variable: 1 to listen at the default path, or a path for the socket. A worker adds its process
@@ -41,7 +42,10 @@ def _directory() -> str:
     path = f"{runtime}/syncless" if runtime else f"{tempfile.gettempdir()}/syncless-{os.getuid()}"
     os.makedirs(path, mode=0o700, exist_ok=True)
     found = os.stat(path, follow_symlinks=False)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    with Place(f"{path}/console") as place:
+        swapped = place.guarded  # by whoever may write the directory above, and this process is root's
+    closed = not stat.S_IMODE(found.st_mode) & 0o077 and not swapped
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or not closed:
         raise RuntimeError(
             f"{path} must be a directory that only you can enter: remove it, or name a socket in {VARIABLE}"
         )
@@ -207,14 +211,11 @@ class Console:
         self._listener = socket.socket(socket.AF_UNIX)
         try:
             remove_stale(path)
-            before = os.umask(0o177)
             try:
-                self._listener.bind(path)
+                bind_file(self._listener, path, 0o600)
             except OSError as error:
-                why = why_taken(path) if error.errno == errno.EADDRINUSE else os.strerror(error.errno or 0)
+                why = why_taken(path) if error.errno == errno.EADDRINUSE else error.strerror
                 raise OSError(error.errno, f"cannot listen on {path}: {why}") from None
-            finally:
-                os.umask(before)
             self._file = SocketFile(path)
             self._listener.listen(5)
         except BaseException:

@@ -3,9 +3,11 @@ stream.pyx's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from syncless.io.guardedfiles import readable
 from syncless.tools.records import record
 
 if TYPE_CHECKING:  # imported where there is a certificate: a server without TLS need not have it
@@ -66,9 +68,9 @@ class TLSSettings:
                 f"OpenSSL knows no cipher suite of {self.ciphers!r}; see `openssl ciphers -v`"
             ) from None
         if self.client_ca is not None:
-            check_readable("client_ca", self.client_ca)
             try:
-                context.load_verify_locations(self.client_ca)
+                with opened("client_ca", self.client_ca) as path:
+                    context.load_verify_locations(path)
             except ssl.SSLError as error:
                 raise ValueError(
                     f"client_ca {self.client_ca}: {error.reason or error}; "
@@ -84,9 +86,6 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
 
     settings = settings or TLSSettings()
     certfile, keyfile = (certificate, None) if isinstance(certificate, str) else certificate
-    check_readable("certfile", certfile)
-    if keyfile:
-        check_readable("keyfile", keyfile)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     settings.apply(context)
     context.options |= getattr(ssl, "OP_NO_RENEGOTIATION", 0)
@@ -95,7 +94,9 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
     )  # all of them are good: a client knows which is quick for it
     context.set_alpn_protocols(["h2", "http/1.1"] if settings.http2 else ["http/1.1"])
     try:
-        context.load_cert_chain(certfile, keyfile, settings.key_password or _no_password)
+        key_of = opened("keyfile", keyfile) if keyfile else nullcontext()
+        with opened("certfile", certfile) as chain, key_of as key:
+            context.load_cert_chain(chain, key, settings.key_password or _no_password)
     except ssl.SSLError as error:
         reason = f"{error.reason}; " if error.reason else ""
         raise ValueError(
@@ -105,13 +106,18 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
     return context
 
 
-def check_readable(argument: str, path: str) -> None:
-    """OpenSSL does not say which of its files it cannot read. OSError, with the argument's name."""
-    try:
-        with open(path, "rb"):
-            pass
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, f"{argument} {path}") from None
+@contextmanager
+def opened(argument: str, path: str) -> Iterator[str]:
+    """The path by which OpenSSL may read the file; it does not say which of its files it cannot read.
+    OSError, with the argument's name."""
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(readable(path))
+            with open(found, "rb"):
+                pass
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, f"{argument} {path}") from None
+        yield found
 
 
 def _no_password() -> str:

@@ -18,6 +18,7 @@ from syncless._core.current import current, sleep
 from syncless._core.loop import checked
 from syncless._core.nonblockingtext import LAST_SECONDS, NonblockingText, is_plain, standard
 from syncless.http.notices import visible
+from syncless.io.guardedfiles import Owner, append_to
 
 LOGGER = "syncless.error"
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
@@ -46,14 +47,21 @@ def write_from(name: str) -> bool:
 
 class LogFile:
     """A file that is appended to and can be opened anew after it was renamed (logrotate), or a stream of
-    somebody else's."""
+    somebody else's. ``owner``: whose the file is to be, if this process is root's."""
 
-    def __init__(self, to: str | os.PathLike[str] | TextIO):
+    def __init__(self, to: str | os.PathLike[str] | TextIO, owner: Owner | None = None):
+        self._owner = owner
         self.path = os.path.abspath(to) if isinstance(to, (str, os.PathLike)) else None
         self.stream: Any = self._open() if self.path else to
 
     def _open(self) -> Any:
-        return open(str(self.path), "a", encoding="utf-8", errors="backslashreplace")
+        return open(
+            str(self.path),
+            "a",
+            encoding="utf-8",
+            errors="backslashreplace",
+            opener=lambda path, flags: append_to(path, flags, self._owner),
+        )
 
     def write(self, text: str) -> None:
         self.stream.write(text)
@@ -91,13 +99,18 @@ class ErrorLog:
     entry for each line.
     """
 
-    def __init__(self, to: str | os.PathLike[str] | TextIO | None = None, format: str = "text"):
+    def __init__(
+        self,
+        to: str | os.PathLike[str] | TextIO | None = None,
+        format: str = "text",
+        owner: Owner | None = None,
+    ):
         self.json = check_format(format) == "json"
         self._file: LogFile | None = None
         """Where it has a path."""
         self.stream: Any = to
         if isinstance(to, (str, os.PathLike)):
-            self._file = LogFile(to)
+            self._file = LogFile(to, owner)
             self.stream = NonblockingText(self._file.stream)
         elif to is None:
             self.stream = standard("stderr") or _Nowhere()

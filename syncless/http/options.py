@@ -246,7 +246,11 @@ OPTIONS = {  # heading -> options
             "serve a status page, JSON and health checks at this local address: :port, "
             "127.0.0.1:port or unix:/path"),
         Option("status_public", False, where=PROGRAM, text=
-            "allow addresses of --status and --metrics that other machines can reach"),
+            "allow addresses of --status and --metrics that other machines can reach; they see paths, "
+            "clients' addresses and stacks"),
+        Option("health", None, "WHERE", PROGRAM, text=
+            "serve /livez and /readyz and nothing else: on this address, which other machines may reach, "
+            "or below this /path of the main addresses"),
         Option("metrics", None, "WHERE", PROGRAM, bare="", text=
             "serve metrics for Prometheus: at /metrics of the status address, on another address, or at "
             "this /path of the main addresses (needs syncless[metrics])"),

@@ -26,7 +26,7 @@ from syncless.http.handlerthreads import HandlerThreads, NoHandlerThreads, Serve
 from syncless.http.limits import Limits, limits_of
 from syncless.http.listener import Counters, Listener, Quota
 from syncless.http.serverlogs import Logs
-from syncless.http.sockets import Opened, SocketOptions, Sockets, backlog_of, owner_ids
+from syncless.http.sockets import UNIX_MODE, Opened, SocketOptions, Sockets, backlog_of, owner_ids
 from syncless.http.trust import DEFAULT_FIELDS, Forward, Forwarding, Trust
 from syncless.tools.otherhubs import watch_hubs
 
@@ -143,7 +143,7 @@ class Server:
             reuse_port,
             max(1, int(self.limits.head_seconds)) if defer_accept else 0,
             ipv6_only,
-            unix_mode,
+            UNIX_MODE if unix_mode is None else unix_mode,
             unix_owner,
         )
         self.sockets = Sockets(wanted, options, self.certificates is not None)
@@ -210,9 +210,9 @@ class Server:
         raise NotImplementedError
 
     @staticmethod
-    def page(answer: Callable[[str], tuple[bytes, str]]) -> Any:
-        """An application that answers each GET with what ``answer`` gives for its Accept field: a body and
-        its type."""
+    def page(answer: Callable[[str], tuple[str, bytes, str]]) -> Any:
+        """An application that answers each GET with what ``answer`` gives for its Accept field: a status, a
+        body and its type."""
         raise NotImplementedError
 
     def sessions(self) -> Sessions | None:

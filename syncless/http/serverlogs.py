@@ -10,6 +10,7 @@ from typing import Any, TextIO
 from syncless.http.accesslog import LogWriter, make_log
 from syncless.http.errorlog import ErrorLog, LogFile, check_format, forget, use
 from syncless.http.loglines import AccessLog
+from syncless.io.guardedfiles import Owner, append_to
 
 
 class Logs:
@@ -30,6 +31,8 @@ class Logs:
         if access_log:
             make_log(access_log_format)  # a wrong atom is told now
         self._writer: LogWriter | None = None
+        self.owner: Owner | None = None
+        """Whose the files are to be; set before they are opened."""
         self.errors: Any = None
         """The ErrorLog, while it is open."""
 
@@ -37,22 +40,22 @@ class Logs:
     def access(self) -> AccessLog | None:
         return self._writer.log if self._writer else None
 
-    @property
-    def paths(self) -> list[str]:
-        """The files that it writes."""
-        logs = (self._access_log, self._error_log)
-        return [os.fspath(to) for to in logs if isinstance(to, (str, os.PathLike))]
+    def make_files(self) -> None:
+        """Makes the files, so that their owner can open them. OSError."""
+        for to in (self._access_log, self._error_log):
+            if isinstance(to, (str, os.PathLike)):
+                os.close(append_to(to, os.O_WRONLY | os.O_APPEND | os.O_CREAT, self.owner))
 
     def open(self) -> None:
         """OSError if a file cannot be opened."""
         self.open_errors()
         if self._access_log:
-            file = LogFile(sys.stdout if self._access_log is True else self._access_log)
+            file = LogFile(sys.stdout if self._access_log is True else self._access_log, self.owner)
             self._writer = LogWriter(make_log(self._access_log_format), file)
 
     def open_errors(self) -> None:
         """Opens the error log alone, which becomes the process's. OSError if its file cannot be opened."""
-        self.errors = ErrorLog(self._error_log, self._error_log_format)
+        self.errors = ErrorLog(self._error_log, self._error_log_format, self.owner)
         use(self.errors)
 
     def close_errors(self, *, hold: bool = False) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakSet
 
 from syncless.http.addresses import Bind, show
-from syncless.io.socketfiles import SocketFile, remove_stale, why_taken
+from syncless.io.socketfiles import SocketFile, bind_file, remove_stale, why_taken
 from syncless.tools.records import record
 
 Opened = list[tuple[socket.socket, bool]]
@@ -91,6 +91,10 @@ def backlog_of(sock: socket.socket) -> tuple[int, int]:
     return waiting, most
 
 
+UNIX_MODE = 0o660
+"""Permissions of a UNIX socket, whatever the umask is."""
+
+
 @record(frozen=True)
 class SocketOptions:
     """How sockets are opened."""
@@ -100,7 +104,7 @@ class SocketOptions:
     defer_seconds: int = 0
     """Seconds for TCP_DEFER_ACCEPT; 0: connections are accepted before their first bytes have come."""
     ipv6_only: bool = False
-    unix_mode: int | None = None
+    unix_mode: int = UNIX_MODE
     unix_owner: str | None = None
     """"user", "user:group" or ":group", names or numbers."""
 
@@ -154,13 +158,14 @@ class SocketOptions:
                 if self.reuse_port:
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             try:
-                sock.bind(address)
                 if family == socket.AF_UNIX and not address.startswith("\0"):
-                    self._give_away(address)  # before listen(): until then nobody can connect
+                    bind_file(sock, address, self.unix_mode, owner_ids(self.unix_owner or ""))
+                else:
+                    sock.bind(address)
                 self._tune(sock)
                 sock.listen(self.backlog)
             except OSError as error:
-                reason = os.strerror(error.errno or 0)
+                reason = error.strerror or os.strerror(error.errno or 0)
                 raise OSError(
                     error.errno, f"cannot listen on {show(address)}: {reason}{_advice(error, address)}"
                 ) from None
@@ -176,12 +181,6 @@ class SocketOptions:
             if self.defer_seconds and hasattr(socket, "TCP_DEFER_ACCEPT"):
                 # a connection is accepted with its request: a wake-up and an epoll_ctl less for each
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, self.defer_seconds)
-
-    def _give_away(self, path: str) -> None:
-        if self.unix_owner is not None:
-            os.chown(path, *owner_ids(self.unix_owner))
-        if self.unix_mode is not None:
-            os.chmod(path, self.unix_mode)
 
     def _inherit(self, fd: int) -> socket.socket:
         try:

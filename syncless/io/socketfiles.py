@@ -1,4 +1,5 @@
-"""The file of a UNIX socket: removed if nobody listens on it, and at the end only if it is still ours.
+"""The file of a UNIX socket: made with its mode and owner, removed if nobody listens on it, and at the end
+only if it is still ours.
 
 Knows no event loop, and never waits.
 """
@@ -6,9 +7,12 @@ Knows no event loop, and never waits.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import stat
+
+from syncless.io.guardedfiles import Owner, Place
 
 
 class SocketFile:
@@ -16,27 +20,57 @@ class SocketFile:
 
     def __init__(self, path: str):
         self._path = os.path.abspath(path)
-        self._made = os.stat(path)
+        with Place(self._path) as place:
+            self._made = place.stat()
 
     def remove(self) -> None:
         """Does nothing if another process has made its own there meanwhile."""
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.stat(self._path), self._made):
-                os.unlink(self._path)
+        with contextlib.suppress(OSError), Place(self._path) as place:
+            if os.path.samestat(place.stat(), self._made):
+                place.unlink()
+
+
+def bind_file(sock: socket.socket, path: str, mode: int, owner: Owner = (-1, -1)) -> None:
+    """Binds the socket to a path. Its file has this mode, whatever the umask is, and is never open to more
+    users. PermissionError if somebody has put another file in its place meanwhile."""
+    with Place(path) as place:
+        try:  # on Linux the file gets the mode of the socket, less the umask
+            os.fchmod(sock.fileno(), mode)
+            before = None
+        except OSError:
+            before = os.umask(0o777 & ~mode | 0o077)
+        try:
+            sock.bind(path)
+        finally:
+            if before is not None:
+                os.umask(before)
+        if not place.guarded:
+            about = place.stat()
+            if owner != (-1, -1):
+                os.chown(path, *owner)
+            if stat.S_IMODE(about.st_mode) != mode:
+                os.chmod(path, mode)
+            return
+        fd = place.open(os.O_RDONLY | os.O_PATH)
+        try:
+            about = os.fstat(fd)
+            if not stat.S_ISSOCK(about.st_mode) or about.st_uid != os.geteuid() or about.st_nlink != 1:
+                raise place.refusal("another file has been put in the place of the new socket")
+            os.chown(f"/proc/self/fd/{fd}", *owner)
+            os.chmod(f"/proc/self/fd/{fd}", mode)
+        finally:
+            os.close(fd)
 
 
 def remove_stale(path: str) -> None:
     """A socket file that nobody listens on is what a killed process left."""
     if not is_socket(path):
         return
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.setblocking(False)
-            probe.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)
-        except OSError:
-            pass
+    with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError), Place(path) as place:
+        about = place.stat()
+        probe.setblocking(False)
+        if probe.connect_ex(path) == errno.ECONNREFUSED and os.path.samestat(place.stat(), about):
+            place.unlink()
 
 
 def why_taken(path: str) -> str:
@@ -46,6 +80,6 @@ def why_taken(path: str) -> str:
 
 def is_socket(path: str) -> bool:
     try:
-        return stat.S_ISSOCK(os.stat(path).st_mode)
+        return stat.S_ISSOCK(os.stat(path, follow_symlinks=False).st_mode)
     except OSError:
         return False

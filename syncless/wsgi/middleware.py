@@ -31,16 +31,16 @@ class StaticFilesMiddleware:
         return self.application(environ, start_response)  # type: ignore[no-any-return]
 
 
-def page(answer: Callable[[str], tuple[bytes, str]]) -> Any:
-    """Answers each GET with what ``answer`` gives for its Accept field: a body and a type."""
+def page(answer: Callable[[str], tuple[str, bytes, str]]) -> Any:
+    """Answers each GET with what ``answer`` gives for its Accept field: a status, a body and a type."""
 
     def call(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             start_response("405 Method Not Allowed", [("Allow", "GET, HEAD"), ("Content-Length", "0")])
             return []
-        body, content_type = answer(str(environ.get("HTTP_ACCEPT", "")))
+        status, body, content_type = answer(str(environ.get("HTTP_ACCEPT", "")))
         headers = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
-        start_response("200 OK", [*headers, ("Cache-Control", "no-store")])
+        start_response(status, [*headers, ("Cache-Control", "no-store")])
         return [body]
 
     return call

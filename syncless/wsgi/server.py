@@ -79,7 +79,7 @@ class Server(server.Server):
         return HooksMiddleware(application, before, after)
 
     @staticmethod
-    def page(answer: Callable[[str], tuple[bytes, str]]) -> Any:
+    def page(answer: Callable[[str], tuple[str, bytes, str]]) -> Any:
         return page(answer)
 
     def sessions(self) -> Sessions | None:
@@ -202,6 +202,7 @@ def serve(
     status: str | None = None,
     status_public: bool = False,
     metrics: bool | str | None = None,
+    health: str | None = None,
     **options: Unpack[ServerOptions],
 ) -> None:
     """Serves the application until SIGTERM or SIGINT (or until its tasklet is killed), then stops gracefully.
@@ -307,7 +308,8 @@ def serve(
     - `status`: an address of this machine for a status page, JSON and health checks. `status_public`: allow
       any address.
     - `metrics`: for Prometheus, True at /metrics of the status address, or an address or a path of their
-      own.
+      own. `health`: an address for the health checks alone, or a path of the main addresses, below which
+      they are.
 
     SIGUSR1 reopens the log files. SIGHUP reloads the certificates, and with workers starts new ones, which
     import the application anew, before the old ones end. The first SIGTERM or SIGINT lets requests in
@@ -334,5 +336,6 @@ def serve(
         status=status,
         status_public=status_public,
         metrics=metrics,
+        health=health,
         **options,
     )

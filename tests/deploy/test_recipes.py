@@ -1,6 +1,7 @@
 """The other recipes in deploy/: their files can be read by what they are for, and their commands serve."""
 
 import configparser
+import ctypes
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import urllib.request
 import pytest
 
 from syncless.cli.arguments import parse
+from syncless.http.status.options import StatusOptions
 from tests.cli.test_systemd import Manager
 from tests.deploy.recipes import DEPLOY, text
 from tests.programs import free_port
@@ -86,7 +88,7 @@ def unit(name):
 def test_service_of_systemd_serves_on_its_socket_and_says_so(folder):
     """The test plays systemd: it passes the socket, and hears what the service says."""
     service = unit("app.service")["Service"]
-    assert service["Type"] == "notify-reload"
+    assert (service["Type"], service["ExecReload"]) == ("notify", "/bin/kill -HUP $MAINPID")
     words = shlex.split(service["ExecStart"])
     assert words[0].endswith("/bin/syncless")
 
@@ -132,14 +134,9 @@ def test_service_waits_for_the_end_of_requests():
 def test_units_are_right_for_systemd(tmp_path):
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
-    version = int(
-        re.search(r"systemd (\d+)", subprocess.check_output(["systemd-analyze", "--version"], text=True))[1]
-    )
     service = text("systemd/app.service")
     command = unit("app.service")["Service"]["ExecStart"].split()[0]
     service = service.replace(command, sys.executable).replace("User=myproject", "User=daemon")
-    if version < 253:  # as the recipe says
-        service = service.replace("Type=notify-reload", "Type=notify\nExecReload=/bin/kill -HUP $MAINPID")
     (tmp_path / "app.service").write_text(service)
     (tmp_path / "app.socket").write_text(text("systemd/app.socket"))
     done = subprocess.run(
@@ -149,6 +146,100 @@ def test_units_are_right_for_systemd(tmp_path):
     )
     ours = [line for line in done.stderr.splitlines() if "app." in line]
     assert done.returncode == 0 and not ours, done.stderr
+    line = ["systemd-analyze", "security", "--offline=true", "--no-pager", tmp_path / "app.service"]
+    told = subprocess.run(line, capture_output=True, text=True)
+    if "exposure level" not in told.stdout:
+        pytest.skip(f"this systemd-analyze cannot judge a file: {told.stderr}")
+    assert float(re.search(r"exposure level for app\.service: ([\d.]+)", told.stdout)[1]) <= 3.0
+
+
+SANDBOX = """
+import ctypes, os, socket, sys
+
+class Compare(ctypes.Structure):
+    _fields_ = [("arg", ctypes.c_uint), ("op", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64)]
+
+EQUAL, ALLOW, REFUSE = 4, 0x7FFF0000, 0x00050000 | 1  # 1: EPERM
+calls, families = sys.argv[1].split(), sys.argv[2].split()
+lib = ctypes.CDLL("libseccomp.so.2")
+lib.seccomp_init.restype = ctypes.c_void_p
+context = ctypes.c_void_p(lib.seccomp_init(REFUSE))
+for name in calls:
+    number = lib.seccomp_syscall_resolve_name(name.encode())
+    if name != "socket" and number >= 0:
+        assert lib.seccomp_rule_add(context, ALLOW, number, 0) == 0, name
+for family in families:
+    same = Compare(0, EQUAL, getattr(socket, family), 0)
+    number = lib.seccomp_syscall_resolve_name(b"socket")
+    assert lib.seccomp_rule_add_array(context, ALLOW, number, 1, ctypes.byref(same)) == 0
+assert ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) == 0  # no new privileges
+assert lib.seccomp_load(context) == 0
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+BUSY = """
+import os, socket, sqlite3, subprocess, tempfile, threading, time
+
+def app(environ, start_response):
+    thread = threading.Thread(target=time.sleep, args=(0.001,))
+    thread.start()
+    thread.join()
+    socket.getaddrinfo("localhost", 80)
+    with tempfile.NamedTemporaryFile() as file:
+        sqlite3.connect(file.name).execute("create table t (x)")
+    told = subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True).stdout
+    try:
+        refused = os.nice(0)
+    except PermissionError:
+        refused = "refused"
+    start_response("200 OK", [])
+    return [f"{told.partition('Seccomp:')[2].split()[0]} {refused}".encode()]
+"""
+
+
+def calls_of(names):
+    """All system calls of the groups."""
+    line = ["systemd-analyze", "syscall-filter", "--no-pager", *names]
+    words = [row.split("#")[0].strip() for row in subprocess.check_output(line, text=True).splitlines()]
+    found = {word for word in words if word and not word.startswith("@")}
+    groups = {word for word in words if word.startswith("@")} - set(names)
+    return found | (calls_of(sorted(groups)) if groups else set())
+
+
+def test_service_works_with_the_system_calls_that_it_is_left(folder, run):
+    """As far as this can be tried without systemd as process 1."""
+    try:
+        ctypes.CDLL("libseccomp.so.2")
+    except OSError:
+        pytest.skip("libseccomp is not installed")
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    (folder / "myproject" / "web.py").write_text(BUSY)
+    rows = re.findall(r"^SystemCallFilter=(.*)$", text("systemd/app.service"), re.M)
+    allowed = calls_of([rows[0]]) - calls_of(rows[1].lstrip("~").split())
+    families = unit("app.service")["Service"]["RestrictAddressFamilies"]
+    port, status = free_port(), free_port()
+    words = shlex.split(unit("app.service")["Service"]["ExecStart"])[1:]
+    words += ["--bind", f"127.0.0.1:{port}", "--status", f"127.0.0.1:{status}", "--log-level", "info"]
+    line = [sys.executable, "-m", "syncless", *words, "--error-log", str(folder / "errors")]
+    server = run(sys.executable, "-c", SANDBOX, " ".join(sorted(allowed)), families, *line)
+    assert answers(f"http://127.0.0.1:{port}/")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/") as answer:
+        assert answer.read() == b"2 refused"  # it is filtered, and so is the application's nice()
+    assert status_of(f"http://127.0.0.1:{status}/readyz") == 200
+
+    def workers():
+        with urllib.request.urlopen(f"http://127.0.0.1:{status}/status.json") as answer:
+            told = json.loads(answer.read())["workers"]
+        return {worker["pid"] for worker in told if worker["state"] == "ready"}
+
+    assert eventually(lambda: len(workers()) == 4)
+    before = workers()
+    server.send_signal(signal.SIGHUP)
+    assert eventually(lambda: len(workers()) == 4 and not workers() & before)
+    assert status_of(f"http://127.0.0.1:{port}/") == 200
+    server.terminate()
+    assert server.wait(60) == 0
+    assert "Traceback" not in (folder / "errors").read_text()
 
 
 # -- Docker -------------------------------------------------------------------------------------------------
@@ -233,11 +324,12 @@ def test_manifests_belong_together():
     options = parse(container["args"][1:])
     assert ports == {
         "http": int(options.bind[0].rpartition(":")[2]),
-        "status": int(options.status.rpartition(":")[2]),
+        "health": int(options.health.rpartition(":")[2]),
     }
+    assert not options.status_public and StatusOptions.of(options.status), "all in the cluster could see it"
     assert found["Service"]["spec"]["ports"][0]["targetPort"] in ports
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert container[probe]["httpGet"]["port"] == "status"
+        assert container[probe]["httpGet"]["port"] == "health"
 
 
 def test_pod_has_time_to_stop():
@@ -253,7 +345,8 @@ def test_pod_is_ready_then_not_ready_and_serves_on_until_it_stops(run):
     port, status = free_port(), free_port()
     changes = {
         "--bind=0.0.0.0:8000": f"--bind=127.0.0.1:{port}",
-        "--status=0.0.0.0:9100": f"--status=127.0.0.1:{status}",
+        "--health=0.0.0.0:9100": f"--health=127.0.0.1:{status}",
+        "--status=127.0.0.1:9101": "--status=127.0.0.1:0",
     }
     assert changes.keys() <= set(container["args"])
     probes = {
@@ -263,6 +356,7 @@ def test_pod_is_ready_then_not_ready_and_serves_on_until_it_stops(run):
     server = run(*(changes.get(word, word) for word in container["args"]))
     assert answers(probes["startupProbe"])
     assert status_of(probes["readinessProbe"]) == status_of(probes["livenessProbe"]) == 200
+    assert status_of(f"http://127.0.0.1:{status}/status.json") == 404
     server.terminate()
     assert eventually(lambda: status_of(probes["readinessProbe"]) == 503)
     assert status_of(probes["livenessProbe"]) == 200 and status_of(f"http://127.0.0.1:{port}/") == 200

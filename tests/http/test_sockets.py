@@ -3,12 +3,15 @@
 import errno
 import os
 import socket
+import stat
+from unittest.mock import Mock
 
 import pytest
 
 from syncless.http.addresses import Bind, parse_bind
 from syncless.http.program.slot import SharedSockets, Slot
 from syncless.http.sockets import SocketOptions, Sockets
+from syncless.io.socketfiles import bind_file
 
 HERE = Bind(host="127.0.0.1", port=0)
 
@@ -136,3 +139,43 @@ def test_refused_permission_is_told_with_its_cure(text, advice, monkeypatch, tmp
     monkeypatch.setattr(socket.socket, "bind", bind)
     with pytest.raises(OSError, match=advice):
         Sockets([parse_bind(text)], SocketOptions(5), False).open()
+
+
+@pytest.fixture
+def umask():
+    before = os.umask(0o022)
+    yield os.umask
+    os.umask(before)
+
+
+class Looking(socket.socket):
+    """Knows the mode of its file from the first moment."""
+
+    def bind(self, path):
+        super().bind(path)
+        self.first = stat.S_IMODE(os.stat(path).st_mode)
+
+
+@pytest.mark.parametrize("mask", [0, 0o022, 0o077, 0o777])
+def test_unix_socket_is_for_its_user_and_group_whatever_the_umask_is(tmp_path, umask, mask):
+    umask(mask)
+    sockets = Sockets([parse_bind(f"unix:{tmp_path}/socket")], SocketOptions(5), False)
+    opened = sockets.open()
+    assert stat.S_IMODE((tmp_path / "socket").stat().st_mode) == 0o660
+    assert umask(0o022) == mask
+    sockets.begin_no_more(opened)
+    sockets.close(opened)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o660, 0o666])
+@pytest.mark.parametrize("mask", [0, 0o022, 0o077])
+@pytest.mark.parametrize("on_linux", [True, False])
+def test_unix_socket_is_never_open_to_more_users(tmp_path, umask, mask, mode, on_linux, monkeypatch):
+    if not on_linux:
+        monkeypatch.setattr(os, "fchmod", Mock(side_effect=OSError))
+    umask(mask)
+    path = tmp_path / "socket"
+    with Looking(socket.AF_UNIX) as sock:
+        bind_file(sock, str(path), mode)
+        assert sock.first & ~mode == 0
+    assert stat.S_IMODE(path.stat().st_mode) == mode and umask(0o022) == mask

@@ -168,6 +168,9 @@ def test_an_abstract_socket(start):
 def test_mode_and_owner_of_a_unix_socket(start, tmp_path):
     me = pwd.getpwuid(os.getuid()).pw_name
     path = tmp_path / "s"
+    server = start(hello, bind=f"unix:{path}")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660, "without any option"
+    server.stop()
     server = start(hello, bind=f"unix:{path}", unix_mode=0o620, unix_owner=me)
     info = path.stat()
     assert stat.S_IMODE(info.st_mode) == 0o620 and info.st_uid == os.getuid()

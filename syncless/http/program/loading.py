@@ -7,13 +7,17 @@ that Django makes, site.wsgi the file of mod_wsgi. That file is loaded as the mo
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
+from collections.abc import Iterator
 from importlib.machinery import PathFinder, SourceFileLoader
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from types import ModuleType, TracebackType
 from typing import Any
+
+from syncless.io.guardedfiles import Place
 
 DEFAULTS = ("application", "app")
 """Attributes that are looked for where the name has none."""
@@ -64,6 +68,8 @@ def load(name: str) -> Any:
 
 _entered: list[str] = []
 """The folder in sys.path that `enter` has put there."""
+_held_back: list[str] | None = None
+"""Folders that are not in sys.path until admit(); None: all are."""
 
 
 def enter(folder: str) -> None:
@@ -71,11 +77,55 @@ def enter(folder: str) -> None:
     each time. OSError."""
     os.chdir(folder)
     for left in _entered:
-        if left in sys.path:
-            sys.path.remove(left)
+        for folders in (sys.path, _held_back or []):
+            if left in folders:
+                folders.remove(left)
     here = os.getcwd()
     _entered[:] = [] if "" in sys.path or here in sys.path else [here]
     sys.path[:0] = _entered
+    if _held_back is not None:
+        hold_back()
+
+
+def hold_back() -> None:
+    """Until admit(), a process of root imports nothing from folders of others, who could put a json.py there:
+    those leave sys.path. The folders of the interpreter and of syncless stay, whose code runs already."""
+    global _held_back
+    _held_back = _held_back or []
+    for folder in list(sys.path):
+        if not _may_import_from(os.path.abspath(folder)):
+            sys.path.remove(folder)
+            _held_back.append(folder)
+
+
+def admit() -> None:
+    """Modules are found in all folders again."""
+    global _held_back
+    folders, _held_back = _held_back or [], None
+    sys.path[:0] = folders
+
+
+@contextlib.contextmanager
+def admitted() -> Iterator[None]:
+    """For code of the user that root runs because it has been told to."""
+    held = _held_back is not None
+    admit()
+    try:
+        yield
+    finally:
+        if held:
+            hold_back()
+
+
+def _may_import_from(folder: str) -> bool:
+    ours = os.path.dirname(OURS.rstrip(os.sep))
+    if folder == ours or any(f"{folder}/".startswith(f"{base}/") for base in (sys.prefix, sys.base_prefix)):
+        return True
+    try:
+        with Place(os.path.join(folder, "module.py")) as place:
+            return not place.guarded
+    except OSError:  # not there, or found by a link of others
+        return not os.path.isdir(folder)
 
 
 def is_module(name: str) -> bool:

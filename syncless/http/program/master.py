@@ -26,6 +26,7 @@ from syncless.http.notices import tell
 from syncless.http.program.banner import announce
 from syncless.http.program.blocking import Patch
 from syncless.http.program.hooks import Hooks
+from syncless.http.program.loading import admitted
 from syncless.http.program.preparing import Preparation, nothing_yet
 from syncless.http.program.process import ServiceManager
 from syncless.http.program.reporting import OfMaster
@@ -80,7 +81,8 @@ class Master:
         self.server_type = server_type
         if preload:
             patch()
-            application = server_type.adapt(application)
+            with admitted():
+                application = server_type.adapt(application)
         self.application = application
         self.quiet = quiet
         self.patch = patch
@@ -92,6 +94,7 @@ class Master:
         )
         self.sockets = SharedSockets(pattern.sockets, bool(options.get("reuse_port")))
         self.logs = pattern.logs
+        self.preparation.own_files(self.logs)
         self.limits: Limits = pattern.limits
         self.slots = [Slot() for _ in range(workers)]
         self.leaving: list[Worker] = []
@@ -133,8 +136,9 @@ class Master:
             os.set_blocking(fd, False)
         previous = {number: signal.signal(number, self._note) for number in HANDLED}
         try:
-            self.preparation.make_files(self.logs)
-            self.preparation.hooks.call("on_start")
+            self._make_files()
+            with admitted():
+                self.preparation.hooks.call("on_start")
             with refusing_signals():
                 while self._step(wake):
                     pass
@@ -214,16 +218,21 @@ class Master:
     def _starting(self) -> bool:
         return any(slot.current is None or slot.next is not None for slot in self.slots)
 
+    def _make_files(self) -> None:
+        """The log files of the workers, if those are another user's."""
+        if self.preparation.privileges is not None:
+            self.logs.make_files()
+
     def _reopen_files(self) -> None:
         try:
             process_log().reopen()
-            self.preparation.make_files(self.logs)
+            self._make_files()
         except OSError as error:
             warn(f"cannot reopen the log files; the old ones stay open: {error}")
 
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
-            self.status.stops = True
+            self.status.told_to_stop()
             if self.limits.stop_delay_seconds and not self.stops_at:
                 self.stops_at = time.monotonic() + self.limits.stop_delay_seconds
                 if not self.quiet:

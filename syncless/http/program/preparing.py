@@ -7,7 +7,7 @@ from typing import Any
 
 from syncless.http.errorlog import warn
 from syncless.http.program.hooks import Hooks
-from syncless.http.program.loading import enter
+from syncless.http.program.loading import admit, enter
 from syncless.http.program.privileges import Privileges
 from syncless.http.server import Server
 from syncless.http.serverlogs import Logs
@@ -27,14 +27,17 @@ class Preparation:
         before the hook."""
         server = make(nothing_yet)
         server.application = application
+        self.own_files(server.logs)
         return server
 
     def take(self, server: Server, hook: str) -> None:
         """Drops the privileges, calls the hook, and has the application imported, if it is a name, and its
         requests call their hooks. HookFailed, ValueError, and the errors of `load`."""
         if self.privileges is not None:
-            self.make_files(server.logs)
+            server.logs.make_files()
             self.privileges.drop()
+            admit()
+            self.enter_for_good()
         self.hooks.call(hook)
         try:
             server.application = server.adapt(server.application)
@@ -54,12 +57,21 @@ class Preparation:
                 f"cannot change to {self.folder} again: {error.strerror}; new workers serve from the old one"
             )
 
-    def make_files(self, logs: Logs) -> None:
-        """Makes the log files, if they are to be somebody else's, who can open them then. OSError."""
+    def enter_for_good(self) -> None:
+        """Enters the folder as the user, who has perhaps no right to be where root has followed a symbolic
+        link. OSError."""
+        if self.folder is not None:
+            try:
+                enter(self.folder)
+            except OSError as error:
+                raise OSError(
+                    error.errno, f"the user cannot change to it: {error.strerror}", self.folder
+                ) from None
+
+    def own_files(self, logs: Logs) -> None:
+        """The log files are to be those of the user, if it is another one."""
         if self.privileges is not None:
-            for path in logs.paths:
-                with open(path, "a"):
-                    self.privileges.own(path)
+            logs.owner = self.privileges.ids
 
 
 def nothing_yet(*args: Any) -> Any:

@@ -13,6 +13,7 @@ import grp
 import os
 import pwd
 
+from syncless.io.guardedfiles import Owner
 from syncless.tools.records import record
 
 
@@ -54,10 +55,10 @@ class Privileges:
         """USER:GROUP, of the UNIX sockets."""
         return f"{'' if self.uid is None else self.uid}:{self.gid}"
 
-    def own(self, path: str | os.PathLike[str]) -> None:
-        """Gives them a file that root has made, so that it can be opened again after the drop."""
-        if os.geteuid() == 0:
-            os.chown(path, -1 if self.uid is None else self.uid, -1 if self.gid is None else self.gid)
+    @property
+    def ids(self) -> Owner:
+        """Of files that root makes, so that they can be opened again after the drop."""
+        return -1 if self.uid is None else self.uid, -1 if self.gid is None else self.gid
 
     def drop(self) -> None:
         """Becomes that user and group, for good. OSError if the system refuses."""

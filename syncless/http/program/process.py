@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from syncless.http.program.privileges import Privileges
+from syncless.io.guardedfiles import TRIES, Place, give, is_privileged
 
 
 def set_title(role: str, application: Any) -> None:
@@ -40,25 +41,65 @@ class PidFile:
     def __enter__(self) -> None:
         if self.path is None:
             return
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        with Place(self.path) as place:
+            fd = (
+                self._begin_in_place_of(place)
+                if place.guarded
+                else self._write(place.open(os.O_RDWR | os.O_CREAT))
+            )
+        self._fd = fd
+        _open[fd] = os.fstat(fd)
+
+    def _begin_in_place_of(self, place: Place) -> int:
+        """Where others may put any file there, root writes to a new one of its own, and looks at the old one
+        only for its lock."""
+        new = os.O_RDWR | os.O_CREAT | os.O_EXCL
+        for _ in range(TRIES):
+            try:
+                old = place.open(os.O_RDONLY)
+            except FileNotFoundError:
+                try:
+                    made = place.open(new)
+                except FileExistsError:
+                    continue
+                return self._write(made)
+            try:
+                place.check(old, (0,) if self.privileges is None else (0, self.privileges.ids[0]))
+                self._lock(old)
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(old), place.stat()):
+                        beside = place.beside()
+                        fd = self._write(beside.open(new))
+                        try:
+                            beside.rename(place)
+                        except OSError:
+                            os.close(fd)
+                            beside.unlink()
+                            raise
+                        return fd
+            finally:
+                os.close(old)
+        raise place.refusal("it comes and goes while it is opened")
+
+    def _write(self, fd: int) -> int:
         try:
             self._lock(fd)
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-            if self.privileges is not None:
-                self.privileges.own(self.path)
+            if self.privileges is not None and is_privileged():
+                give(fd, self.privileges.ids)
         except BaseException:
             os.close(fd)
             raise
-        self._fd = fd
-        _open[fd] = os.fstat(fd)
+        return fd
 
     def _lock(self, fd: int) -> None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             other = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
-            said = f"is the pid file of the running process {other}; stop it first, or choose another file"
+            number = other if other.isdecimal() else "that has locked it"
+            said = f"is the pid file of the running process {number}; stop it first, or choose another file"
             raise FileExistsError(errno.EEXIST, said, os.fspath(self.path or "")) from None
         except OSError:
             pass  # this file system has no locks
@@ -69,12 +110,13 @@ class PidFile:
         if self.path is None:
             return
         made = _open.get(self._fd)
-        with contextlib.suppress(OSError):
-            if made is not None and os.path.samestat(os.stat(self.path), made):  # else another one's
+        with contextlib.suppress(OSError), Place(self.path) as place:
+            if made is not None and os.path.samestat(place.stat(), made):  # else another one's
                 try:
-                    os.unlink(self.path)
+                    place.unlink()
                 except PermissionError:
-                    os.truncate(self.path, 0)
+                    if os.path.samestat(os.fstat(self._fd), made):
+                        os.ftruncate(self._fd, 0)
         _close(self._fd)
 
 

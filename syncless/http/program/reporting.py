@@ -11,9 +11,10 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 
 from syncless._core.calls.sidethread import SideThread, wait_readable
-from syncless.http.errorlog import process_log
+from syncless.http.errorlog import process_log, warn
 from syncless.http.limits import Limits
 from syncless.http.program.slot import Slot, Worker
 from syncless.http.server import Server
@@ -22,7 +23,7 @@ from syncless.http.status.options import StatusOptions
 from syncless.http.status.overview import Process, Program
 from syncless.http.status.reporter import TICK, Reporter
 from syncless.http.status.scoreboard import Scoreboard
-from syncless.http.status.status import StatusServer
+from syncless.http.status.status import HEALTH_PATHS, StatusServer, health
 
 
 def make_server(options: StatusOptions, scoreboard: Scoreboard, program: Program) -> StatusServer:
@@ -30,10 +31,24 @@ def make_server(options: StatusOptions, scoreboard: Scoreboard, program: Program
     return StatusServer(options, scoreboard, program, metrics)
 
 
-def add_metrics(server: Server, path: str | None, scoreboard: Scoreboard) -> None:
-    """The server shows the metrics at that path, if there is one."""
-    if path is not None:
-        server.pages[path] = server.page(Metrics(scoreboard))
+def add_pages(
+    server: Server, options: StatusOptions, scoreboard: Scoreboard, is_ready: Callable[[], bool]
+) -> None:
+    """The server shows at its main addresses what is to be seen there: metrics, health."""
+    if options.path is not None:
+        metrics = Metrics(scoreboard)
+        server.pages[options.path] = server.page(lambda accept: ("200 OK", *metrics(accept)))
+    if options.health_path is not None:
+        for path, well in zip(HEALTH_PATHS, (lambda: True, is_ready), strict=True):
+            server.pages[options.health_path + path] = server.page(_health_page(well))
+
+
+def _health_page(well: Callable[[], bool]) -> Callable[[str], tuple[str, bytes, str]]:
+    def answer(accept: str) -> tuple[str, bytes, str]:
+        given = health(well())
+        return f"{given.status} {HTTPStatus(given.status).phrase}", given.body, given.content_type
+
+    return answer
 
 
 class Reporting:
@@ -47,14 +62,14 @@ class Reporting:
         theirs: socket.socket,
         ours: socket.socket,
         status: StatusServer,
-        metrics_path: str | None,
+        options: StatusOptions,
     ):
         self.scoreboard = scoreboard
         self.row = row
         self.theirs = theirs
         self.ours = ours
         self.status = status
-        self.metrics_path = metrics_path
+        self.options = options
         self.reporter: Reporter | None = None
 
     def leave_to_parent(self) -> None:
@@ -63,7 +78,7 @@ class Reporting:
 
     def begin(self, server: Server) -> None:
         """The server, which has not started yet, reports from now on."""
-        add_metrics(server, self.metrics_path, self.scoreboard)
+        add_pages(server, self.options, self.scoreboard, lambda: not self.scoreboard.is_stopping())
         self.reporter = Reporter(server, self.scoreboard.row(self.row))
         self.reporter.start(self.theirs.detach())
 
@@ -92,7 +107,7 @@ class OfMaster:
         self._slots = slots
         self._leaving = leaving
         self._limits = limits
-        self._metrics_path = options.path
+        self._options = options
         self._scoreboard = Scoreboard(rows) if options else None
         self._server = make_server(options, self._scoreboard, self) if self._scoreboard else None
 
@@ -100,6 +115,14 @@ class OfMaster:
         """OSError if it cannot listen."""
         if self._server is not None:
             self._server.open()
+            if self._options.warning:
+                warn(self._options.warning)
+
+    def told_to_stop(self) -> None:
+        """From now on it is not ready for more."""
+        if not self.stops and self._scoreboard is not None:
+            self._scoreboard.add("stopping")
+        self.stops = True
 
     def close(self) -> None:
         if self._server is not None:
@@ -134,7 +157,7 @@ class OfMaster:
             return None
         ours, theirs = socket.socketpair()
         self._scoreboard.begin(clock + 1)
-        return Reporting(self._scoreboard, clock + 1, theirs, ours, self._server, self._metrics_path)
+        return Reporting(self._scoreboard, clock + 1, theirs, ours, self._server, self._options)
 
     def started(self, reporting: Reporting | None, pid: int) -> None:
         """The worker has been forked; ``pid`` -1: it has not."""
@@ -194,7 +217,7 @@ class OfProcess:
         self._scoreboard = Scoreboard(1)
         self._scoreboard.begin(1)
         self._reporter = Reporter(server, self._scoreboard.row(1))
-        add_metrics(server, options.path, self._scoreboard)
+        add_pages(server, options, self._scoreboard, self.is_ready)
         self._born = time.monotonic()
         self.status = make_server(options, self._scoreboard, self)
         self.status.listen_here(self._reporter)

@@ -7,12 +7,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from syncless.http.errorlog import configure
+from syncless.http.errorlog import configure, warn
 from syncless.http.notices import open_missing
 from syncless.http.program.blocking import Patch, StallWarning, warn_of_blocking_modules
 from syncless.http.program.firstprocess import begin_in_child
 from syncless.http.program.hooks import Hook, Hooks
-from syncless.http.program.loading import enter, refuse_while_importing
+from syncless.http.program.loading import enter, hold_back, refuse_while_importing
 from syncless.http.program.master import Master
 from syncless.http.program.preparing import Preparation
 from syncless.http.program.privileges import Privileges
@@ -20,6 +20,7 @@ from syncless.http.program.process import PidFile
 from syncless.http.program.reporting import OfProcess, shown
 from syncless.http.server import Server
 from syncless.http.status.options import StatusOptions
+from syncless.io.guardedfiles import is_privileged, will_give_up
 
 
 def serve_until_stopped(
@@ -42,6 +43,7 @@ def serve_until_stopped(
     status: str | None,
     status_public: bool,
     metrics: bool | str | None,
+    health: str | None,
     **options: Any,
 ) -> None:
     """Carries out `serve` with the Server of one kind of application. ``options``: more arguments for it."""
@@ -53,12 +55,17 @@ def serve_until_stopped(
         enter(folder)
         _by_name(folder, options)
     preparation = Preparation(Hooks(hooks), Privileges.of(user, group), folder)
-    if preparation.privileges is not None and options.get("unix_owner") is None:
-        options["unix_owner"] = preparation.privileges.owner()
+    if preparation.privileges is not None:
+        if is_privileged():
+            will_give_up()
+            hold_back()
+            pid_file = _by_name_of_files(folder, options, pid_file)
+        if options.get("unix_owner") is None:
+            options["unix_owner"] = preparation.privileges.owner()
     if umask is not None:
         os.umask(umask)
     seen = StatusOptions.of(
-        status, metrics, status_public, options.get("unix_mode"), options.get("unix_owner")
+        status, metrics, status_public, options.get("unix_mode"), options.get("unix_owner"), health
     )
     configure(logging)
     with PidFile(pid_file, None if workers else preparation.privileges):
@@ -88,7 +95,7 @@ def serve_until_stopped(
                 delay=server.limits.stop_delay_seconds,
                 status_urls=view.status.urls if view else (),
                 bound=lambda: preparation.take(server, "on_start"),
-                started=lambda: _started(view, quiet),
+                started=lambda: _started(view, seen, quiet),
                 told=lambda: _told(view),
                 stopping=lambda: preparation.hooks.call_at_end("pre_stop"),
             )
@@ -109,9 +116,24 @@ def _by_name(folder: str, options: dict[str, Any]) -> None:
         }
 
 
-def _started(view: OfProcess | None, quiet: bool) -> None:
+def _by_name_of_files(
+    folder: str | None, options: dict[str, Any], pid_file: str | os.PathLike[str] | None
+) -> str | os.PathLike[str] | None:
+    """So are log files, and the pid file, which is returned, where root becomes another user: else whoever
+    can put another folder there chooses their directory."""
+    if folder is None:
+        return pid_file
+    for name in ("access_log", "error_log"):
+        if isinstance(options.get(name), (str, os.PathLike)):
+            options[name] = os.path.join(folder, options[name])
+    return None if pid_file is None else os.path.join(folder, pid_file)
+
+
+def _started(view: OfProcess | None, seen: StatusOptions, quiet: bool) -> None:
     if view is not None:
         view.state = "ready"
+    if seen.warning:
+        warn(seen.warning)
     if not quiet:
         warn_of_blocking_modules()
 

@@ -69,9 +69,9 @@ COUNTS = (
     "cpu_ns",
 )
 """Cells that only grow."""
-MASTER = ("version", "highest", "started", "crashed", "recycled")
+MASTER = ("version", "highest", "stopping", "started", "crashed", "recycled")
 """Cells of the first row that only the master writes. ``version`` is odd while counts move there,
-``highest`` the last row that has been used."""
+``highest`` the last row that has been used, ``stopping`` 1 when the server has been told to stop."""
 CELL = {name: number for number, name in enumerate((*GAUGES, *COUNTS, *MASTER))}
 PATIENCE = 100_000
 """Looks at counts that move; a master that is killed meanwhile never ends that."""
@@ -115,6 +115,9 @@ class Scoreboard:
         """Counts something of the master's."""
         self.row(0)[CELL[name]] += number
 
+    def is_stopping(self) -> bool:
+        return bool(self.row(0)[CELL["stopping"]])
+
     def live(self) -> list[Row]:
         """The rows of processes that serve."""
         rows = (self.row(number) for number in range(1, self._cells[CELL["highest"]] + 1))
@@ -129,7 +132,7 @@ class Scoreboard:
                 break  # else the master moves counts, or has moved some meanwhile
         cells = [memoryview(row).cast("q") for row in rows]
         summed = [sum(column) for column in zip(*cells, strict=True)]
-        figures = {name: summed[CELL[name]] for name in (*COUNTS, *MASTER[2:])}
+        figures = {name: summed[CELL[name]] for name in (*COUNTS, *MASTER[3:])}
         figures |= {name: sum(row[CELL[name]] for row in cells[1:]) for name in GAUGES}
         figures |= {name: max(row[CELL[name]] for row in cells) for name in MOST}
         figures["processes"] = len(cells) - 1

@@ -30,7 +30,8 @@ PATIENCE = 0.5
 EVERY = 1.0
 """Seconds between two events, and between two samples of the rates."""
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
-PATHS = ("/", "/status.json", "/events", "/livez", "/readyz")
+HEALTH_PATHS = ("/livez", "/readyz")
+PATHS = ("/", "/status.json", "/events", *HEALTH_PATHS)
 
 
 class Line:
@@ -107,6 +108,8 @@ class StatusServer:
             self.endpoints.append(
                 Endpoint(self._selector, options.metrics, self._answer_metrics, options.public)
             )
+        if options.health is not None:
+            self.endpoints.append(Endpoint(self._selector, options.health, self._answer_health, True))
 
     def open(self) -> None:
         """OSError if it cannot listen."""
@@ -213,10 +216,8 @@ class StatusServer:
     # -- answers ------------------------------------------------------------------------------------------
 
     def _answer(self, client: Client, request: Request) -> Answer | Events | None:
-        if request.path == "/livez":
-            return health(self._program.is_live())
-        if request.path == "/readyz":
-            return health(self._program.is_ready())
+        if request.path in HEALTH_PATHS:
+            return self._answer_health(client, request)
         if request.path == METRICS_PATH and self._at_status:
             return self._answer_metrics(client, request)
         accepted = request.headers.get("accept", "")
@@ -232,6 +233,13 @@ class StatusServer:
             return EVENTS
         paths = (*PATHS, METRICS_PATH) if self._at_status else PATHS
         return Answer(f"The paths here are {' '.join(paths)}\n".encode(), status=404)
+
+    def _answer_health(self, client: Client, request: Request) -> Answer:
+        if request.path == "/livez":
+            return health(self._program.is_live())
+        if request.path == "/readyz":
+            return health(self._program.is_ready())
+        return Answer(f"The paths here are {' '.join(HEALTH_PATHS)}\n".encode(), status=404)
 
     def _answer_metrics(self, client: Client, request: Request) -> Answer:
         if request.path not in ("/", METRICS_PATH) or self._metrics is None:

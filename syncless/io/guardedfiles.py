@@ -1,0 +1,330 @@
+"""Files that a process of root opens by a name in a directory that somebody else may write.
+
+Whoever may write a directory decides what its names mean: a symbolic link or a hard link there gives the log,
+and its new owner, to any file of root; a whole directory can be swapped between two steps. So such a process
+goes from directory to directory by descriptors, follows symbolic links only where nobody but root can have
+put them, and looks at the very file that it has opened.
+
+    Place(path)          a name in its directory, which is held open; all that root does there is done by that
+    Place.guarded        others may have put there what has the name
+
+Where only root may write, and in a process of another user, a path means what it always means. Takes paths;
+knows nothing of logs, pid files and sockets, whose owners use this. Tested by tests/cli/test_guardedfiles.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from types import TracebackType
+from typing import NamedTuple
+
+Owner = tuple[int, int]
+"""User and group; -1: as it is."""
+
+LINKS = 40
+"""Symbolic links on the way to a file, as in the kernel."""
+TRIES = 10
+"""Others may make and remove a file while we open it."""
+DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", 0)
+OURS = re.compile(r"/(?:proc/(?:self|thread-self|\d+)|dev)/fd/(\d+)")
+STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
+
+_gives_up = False
+
+
+def is_privileged() -> bool:
+    return os.geteuid() == 0
+
+
+def will_give_up() -> None:
+    """This process will become another user, who is to read no file by it that the user could not read
+    alone."""
+    global _gives_up
+    _gives_up = True
+
+
+def descriptor_of(path: str) -> int | None:
+    """The number of the descriptor of this process that the path means, such as /dev/stdout. It is
+    duplicated: to open it takes a right that a worker may lack, and no socket can be opened."""
+    found = OURS.fullmatch(path)
+    if found is None:
+        return STANDARD.get(path)
+    number = path.split("/")[2]
+    return int(found[1]) if number in ("self", "thread-self", "fd", str(os.getpid())) else None
+
+
+class _Directory(NamedTuple):
+    fd: int
+    about: os.stat_result
+    swapped: bool
+    """Others may have put it where it is."""
+
+    @property
+    def open_to_others(self) -> bool:
+        return self.about.st_uid not in _roots() or bool(self.about.st_mode & 0o022)
+
+    @property
+    def guarded(self) -> bool:
+        return self.swapped or self.open_to_others
+
+    def keeps(self, about: os.stat_result) -> bool:
+        """Whether nobody else can have made this entry, or can rename it: in /tmp, those of root stay."""
+        if self.swapped or not self.open_to_others:
+            return not self.swapped
+        sticky = self.about.st_uid in _roots() and self.about.st_mode & stat.S_ISVTX
+        return bool(sticky) and about.st_uid in _roots() and (stat.S_ISDIR(about.st_mode) or _is_alone(about))
+
+
+def _roots() -> tuple[int, int]:
+    """Root; and the owner of the root directory, who in a user namespace may have another number."""
+    return 0, os.stat("/").st_uid
+
+
+def _is_of_proc(directory: _Directory) -> bool:
+    """Its links, such as /proc/1/fd/1, are no paths: the kernel follows them to what is open."""
+    with contextlib.suppress(OSError):
+        proc = os.stat("/proc/self/fd").st_dev
+        return not directory.guarded and directory.about.st_dev == proc
+    return False
+
+
+def _is_alone(about: os.stat_result) -> bool:
+    return about.st_nlink == 1
+
+
+class Place:
+    """Place(path): a name in its directory, for a ``with`` block. In a process that is not root's it is the
+    path itself. OSError; PermissionError for a symbolic link that others may have put there."""
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = os.fspath(path)
+        self.dir_fd: int | None = None
+        """The directory; None: `name` is the whole path."""
+        self.name = self.path
+        self.guarded = False
+        """Others may have put there what has the name."""
+        self.descriptor: int | None = None
+        """The path leads to this descriptor of ours."""
+        self._folder: os.stat_result | None = None
+        self._follow = not is_privileged()
+        if self._follow:
+            self.descriptor = _own(self.path)
+        else:
+            self._walk()
+
+    def _walk(self) -> None:
+        path = os.path.abspath(self.path)
+        self.descriptor = descriptor_of(path)
+        fd = os.open("/", DIRECTORY)
+        way = [_Directory(fd, os.fstat(fd), False)]
+        parts = _parts(path)
+        links, found = 0, ""
+        try:
+            while parts and self.descriptor is None:
+                name, here = parts.pop(), way[-1]
+                if name == "..":
+                    if len(way) > 1:
+                        os.close(way.pop().fd)
+                    continue
+                target = _link(name, here.fd)
+                if target is not None and not parts and _is_of_proc(here):
+                    found, self._follow = name, True
+                elif target is not None:
+                    known = descriptor_of(target)
+                    trusted = here.keeps(os.stat(name, dir_fd=here.fd, follow_symlinks=False))
+                    if known is not None and (trusted or known in (1, 2)):
+                        self.descriptor = known
+                    elif not trusted:
+                        raise self.refusal(
+                            f"{name} on the way to it is a symbolic link"
+                            if parts
+                            else "it is a symbolic link"
+                        )
+                    links += 1
+                    if links > LINKS:
+                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self.path)
+                    while target.startswith("/") and len(way) > 1:
+                        os.close(way.pop().fd)
+                    parts += _parts(target)
+                elif parts:
+                    fd = os.open(name, DIRECTORY, dir_fd=here.fd)
+                    about = os.fstat(fd)
+                    way.append(_Directory(fd, about, not here.keeps(about)))
+                else:
+                    found = name
+        except OSError as error:
+            for each in way:
+                os.close(each.fd)
+            raise OSError(error.errno, error.strerror, self.path) from None
+        last = way.pop()
+        for each in way:
+            os.close(each.fd)
+        self.dir_fd, self._folder, self.guarded = last.fd, last.about, last.guarded
+        self.name = found or "."
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.dir_fd is not None:
+            os.close(self.dir_fd)
+            self.dir_fd = None
+
+    def refusal(self, why: str) -> PermissionError:
+        text = f"{why}, and others than root may write the directory; choose one that only root may write"
+        return PermissionError(errno.EPERM, text, self.path)
+
+    # -- what is done there --------------------------------------------------------------------------------
+
+    def open(self, flags: int, mode: int = 0o666) -> int:
+        """os.open(). No symbolic link is followed that others may have put there, and no FIFO of theirs is
+        waited for."""
+        flags |= os.O_CLOEXEC | os.O_NOCTTY
+        if not self._follow:
+            flags |= os.O_NOFOLLOW | (os.O_NONBLOCK if self.guarded else 0)
+        try:
+            return os.open(self.name, flags, mode, dir_fd=self.dir_fd)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EMLINK) and self.guarded:
+                raise self.refusal("it is a symbolic link") from None
+            if error.errno == errno.ENXIO and self.guarded:
+                raise self.refusal("it is a FIFO that nobody reads, a socket or a device") from None
+            raise OSError(error.errno, error.strerror, self.path) from None
+
+    def check(self, fd: int, owners: tuple[int, ...] | None = None) -> None:
+        """Refuses an open file that others may have linked to this name. ``owners``: users whose files it may
+        be, besides the one whose directory it is."""
+        if not self.guarded or self._folder is None:
+            return
+        about = os.fstat(fd)
+        if not (stat.S_ISREG(about.st_mode) or stat.S_ISFIFO(about.st_mode)):
+            raise self.refusal("it is no plain file")
+        if not _is_alone(about):
+            raise self.refusal("it has several names (hard links)")
+        theirs = self._folder.st_uid
+        if owners is not None and about.st_uid not in (
+            *owners,
+            *((theirs,) if theirs not in _roots() else ()),
+        ):
+            wanted = " or ".join(map(str, owners))
+            raise self.refusal(f"it belongs to user {about.st_uid}, not to user {wanted} (chown it)")
+        os.set_blocking(fd, True)
+
+    def append(self, flags: int, owner: Owner | None = None) -> int:
+        """Opens a file for writing, or makes one. Files that are made here are given to the owner, and so are
+        those that are there already if others cannot have put them there."""
+        if self.descriptor is not None:
+            return os.dup(self.descriptor)
+        if self._follow:
+            return self.open(flags)
+        for _ in range(TRIES):
+            with contextlib.suppress(FileNotFoundError):
+                fd, made = self.open(flags & ~os.O_CREAT), False
+                break
+            with contextlib.suppress(FileExistsError):
+                fd, made = self.open(flags | os.O_CREAT | os.O_EXCL), True
+                break
+        else:
+            raise self.refusal("it comes and goes while it is opened")
+        try:
+            if made:
+                os.set_blocking(fd, True)
+            else:
+                self.check(fd, (owner[0] if owner is not None and owner[0] >= 0 else 0,))
+            if owner is not None and (made or not self.guarded):
+                give(fd, owner)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def stat(self) -> os.stat_result:
+        return os.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=self._follow)
+
+    def beside(self) -> Place:
+        """A name in the same directory that nothing has. It lasts as long as this place."""
+        other = copy.copy(self)
+        other.name = f".{self.name}.{os.getpid()}-{os.urandom(6).hex()}"
+        return other
+
+    def rename(self, to: Place) -> None:
+        """To another name in the same directory."""
+        os.rename(self.name, to.name, src_dir_fd=self.dir_fd, dst_dir_fd=to.dir_fd)
+
+    def unlink(self) -> None:
+        os.unlink(self.name, dir_fd=self.dir_fd)
+
+
+def give(fd: int, owner: Owner) -> None:
+    """Gives an open file to its owner; a terminal and /dev/null stay whose they are."""
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISFIFO(mode):
+        os.fchown(fd, *owner)
+
+
+def append_to(path: str | os.PathLike[str], flags: int, owner: Owner | None = None) -> int:
+    """A descriptor of a file for appending, see Place.append()."""
+    with Place(path) as place:
+        return place.append(flags, owner)
+
+
+@contextlib.contextmanager
+def readable(path: str) -> Iterator[str]:
+    """A path by which others may open the file at `path` in the block. Before a process of root becomes
+    another user, that is a file that nobody has linked there to learn what it holds. OSError."""
+    if not (is_privileged() and _gives_up):
+        yield path
+        return
+    with Place(path) as place:
+        if place.descriptor is not None:
+            yield path
+            return
+        fd = place.open(os.O_RDONLY)
+    try:
+        place.check(fd)
+        own = f"/proc/self/fd/{fd}"
+        yield own if os.path.exists(own) else path
+    finally:
+        os.close(fd)
+
+
+def only_roots(path: str) -> bool:
+    """Whether nobody but root can change the file, or what its path means."""
+    with Place(path) as place:
+        if place.descriptor is not None:
+            return True
+        about = place.stat()
+        return not place.guarded and about.st_uid in _roots() and not about.st_mode & 0o022
+
+
+def _parts(path: str) -> list[str]:
+    """The last one first."""
+    return [part for part in path.split("/") if part not in ("", ".")][::-1]
+
+
+def _link(name: str, dir_fd: int | None = None) -> str | None:
+    try:
+        return os.readlink(name, dir_fd=dir_fd)
+    except OSError:  # no link, or nothing
+        return None
+
+
+def _own(path: str) -> int | None:
+    """The descriptor of this process that the path leads to, by symbolic links."""
+    for _ in range(LINKS):
+        found = descriptor_of(os.path.abspath(path))
+        if found is not None:
+            return found
+        target = _link(path)
+        if target is None:
+            break
+        path = os.path.join(os.path.dirname(path), target)
+    return None
