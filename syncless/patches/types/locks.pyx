@@ -29,6 +29,7 @@ Decision: where an Event's or a Queue's lock is free, it is not taken for steps 
 import _queue
 import _thread
 import queue
+import sys
 import threading
 from collections import deque
 from queue import Empty, Full
@@ -39,11 +40,12 @@ from libc.stdint cimport int64_t, uint32_t, uintptr_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython cimport threadend
+from syncless._core.cpython.compat cimport Py_IsFinalizing
 from syncless._core.cpython.layouts cimport (
     forget_holder, holder_of_lock, is_lock, is_rlock, lock_free, lock_is_held, lock_taken, note_holder,
     require, rlock_count, rlock_free, rlock_note, rlock_owner, rlock_taken,
 )
-from syncless._core.current cimport may_park, next_thrown, take_turns, wait_in
+from syncless._core.current cimport acting, may_park, next_thrown, take_turns, wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport woken_by_holder
 from syncless._core.scheduler cimport WOKEN, BaseTasklet
@@ -111,15 +113,26 @@ cdef object rlock_type = _thread.RLock
 cdef object original_lock_acquire = _thread.LockType.acquire
 cdef object original_rlock_acquire = _thread.RLock.acquire
 cdef double longest = threading.TIMEOUT_MAX
+cdef object get_frame = sys._getframe
+cdef object current_frames = sys._current_frames
 
 
 cdef unsigned long ident() noexcept:
     """The OS thread's, or in a tasklet other than main its own, or that of the asyncio task whose step it
     makes."""
     cdef Loop loop = peek_loop()
-    if loop is None or loop.current is None or loop.current is loop.main:
+    cdef BaseTasklet me
+    if loop is None or loop.current is loop.main:
         return PyThread_get_thread_ident()
-    owner = loop.current
+    me = acting(loop)
+    if me is None or me is loop.main:
+        return PyThread_get_thread_ident()
+    return ident_of(me)
+
+
+cdef unsigned long ident_of(BaseTasklet tasklet) noexcept:
+    """Of a tasklet other than main."""
+    owner = tasklet
     if isinstance(owner, Tasklet):
         owner = (<Tasklet> owner).owner_of_locks()
     return <unsigned long> <uintptr_t> <PyObject*> owner
@@ -135,13 +148,17 @@ def get_thread_ident() -> int:
     that runs the loop; but each task, and each other callback, takes locks, imports and has values in
     threading.local by itself, because it may wait in the midst of it."""
     cdef Loop loop = peek_loop()
-    cdef BaseTasklet me
-    if loop is None or loop.current is None or not isinstance(loop.current, Tasklet):
-        return ident()
-    me = (<Tasklet> loop.current).acts_for()
+    cdef BaseTasklet me = None if loop is None else acting(loop)
+    return ident() if me is None else ident_as_thread(loop, me)
+
+
+cdef unsigned long ident_as_thread(Loop loop, BaseTasklet me) noexcept:
+    """Of a tasklet, as get_thread_ident() has it."""
+    if isinstance(me, Tasklet):
+        me = (<Tasklet> me).acts_for()
     if me is loop.main:
         return PyThread_get_thread_ident()
-    return <uintptr_t> (<PyObject*> me if me.locals.slot == NULL else me.locals.slot)
+    return <unsigned long> <uintptr_t> (<PyObject*> me if me.locals.slot == NULL else me.locals.slot)
 
 
 cdef int64_t check_timeout(bint blocking, object timeout) except -2:
@@ -196,17 +213,113 @@ cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) exce
         leave_waiters(self, waiters)
 
 
+# -- waits where no tasklet can park -------------------------------------------------------------
+#
+# On the loop itself, and in a step that must not wait, a lock that is held cannot be waited for: a tasklet of
+# this thread never runs again while the thread waits. Finalisers and hooks get there with any lock.
+#
+# Fact: a Lock may be released by another than its holder, and what waits in a Condition or for a module to be
+# imported holds the very lock that it waits for. Danger: nobody can tell whether an OS thread will release
+# it. Decision: where a tasklet of this thread is known to hold it, an error names both. Else the thread
+# waits, but for PATIENCE only, or not at all if it is the only one; then there is an error as well.
+# Guarded by tests/patches/test_loop_locks.py.
+
+cdef enum:
+    PATIENCE = 5_000_000_000    # ns
+
+
+cdef object seconds_to(int64_t deadline):
+    """For the interpreter's own acquire()."""
+    return -1 if deadline == NEVER else max(0.0, (deadline - monotonic_ns()) / 1e9)
+
+
+cdef bint acquire_alone(object self, object original, int64_t deadline) except -1:
+    """Waits with the whole thread, unless that is in vain: whether it has got the lock before the deadline."""
+    cdef Loop loop = peek_loop()
+    cdef int64_t until
+    if loop is None or Py_IsFinalizing():
+        return original(self, True, seconds_to(deadline))
+    until = patience(loop, self, deadline)
+    if original(self, True, seconds_to(until)):
+        return True
+    return False if until == deadline else refuse(loop, self, None)
+
+
+cdef int64_t patience(Loop loop, object thing, int64_t deadline) except -1:
+    """Until when the thread waits for a lock or a queue. RuntimeError if that is in vain."""
+    cdef int64_t until = monotonic_ns() + PATIENCE
+    cdef BaseTasklet holder = holder_in(loop, thing)
+    if holder is not None or (deadline == NEVER and len(current_frames()) == 1):
+        refuse(loop, thing, holder)
+    return min(until, deadline) if deadline != NEVER else until
+
+
+cdef BaseTasklet holder_in(Loop loop, object thing):
+    """The tasklet of this loop that holds it, as far as it is known, or None."""
+    cdef uint32_t serial = holder_of_lock(thing) if is_lock(thing) else 0
+    cdef unsigned long owner = rlock_owner(thing) if is_rlock(thing) else 0, imports = 0
+    cdef BaseTasklet one, found = None
+    module_lock = module_lock_above()
+    if module_lock is not None:
+        imports = module_lock.owner or 0
+    for one in loop.tasklets():
+        if imports and imports == ident_as_thread(loop, one):
+            return one
+        if (serial and <uint32_t> one.serial == serial) or (owner and owner == (
+                PyThread_get_thread_ident() if one is loop.main else ident_of(one))):
+            found = one
+    return found
+
+
+cdef object module_lock_above():
+    """The lock of a module for which the import system, which has called this, waits, or None. It waits by a
+    Lock that it has taken itself."""
+    try:
+        frame = get_frame(0)
+    except ValueError:
+        return None
+    one = frame.f_locals.get("self")
+    return one if type(one).__name__ == "_ModuleLock" and frame.f_code.co_name == "acquire" else None
+
+
+cdef bint refuse(Loop loop, object thing, BaseTasklet holder) except -1:
+    cdef BaseTasklet me = loop.still
+    try:
+        frame = get_frame(0)
+        while frame.f_back is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+            frame = frame.f_back
+        where = f" ({frame.f_code.co_name}, {frame.f_code.co_filename}:{frame.f_lineno})"
+    except ValueError:
+        where = ""
+    module_lock = module_lock_above()
+    what = f"module {module_lock.name!r}" if module_lock is not None else repr(thing)
+    waiter = "the event loop itself" if me is None else f"{me!r}, which must not wait here,"
+    if holder is None:
+        raise RuntimeError(
+            f"{waiter} cannot wait any longer for {what}{where}: perhaps a tasklet of this thread would "
+            "release it; let a tasklet do this")
+    raise RuntimeError(
+        f"{waiter} cannot wait for {what}{where}, which {holder!r} of this thread holds; let a tasklet do this")
+
+
 # -- Lock ----------------------------------------------------------------------------------------
 
 
 cdef bint try_lock(object self) noexcept:
-    cdef Loop loop
     if not lock_taken(self):
         return False
-    loop = peek_loop()
-    if loop is not None and loop.current is not None:
-        note_holder(self, <uint32_t> loop.current.serial)
+    note_me(self)
     return True
+
+
+cdef inline void note_me(object lock) noexcept:
+    """The running tasklet holds it."""
+    cdef Loop loop = peek_loop()
+    if loop is not None:
+        if loop.current is not None:
+            note_holder(lock, <uint32_t> loop.current.serial)
+        elif loop.still is not None:
+            note_holder(lock, <uint32_t> loop.still.serial)
 
 
 cdef object new_held_lock():
@@ -216,17 +329,17 @@ cdef object new_held_lock():
     return lock
 
 
-cdef object seconds_to(int64_t deadline):
-    """For the interpreter's own acquire()."""
-    return -1 if deadline == NEVER else max(0.0, (deadline - monotonic_ns()) / 1e9)
-
 
 cdef bint take_lock(object self, int64_t deadline) except -1:
     """Waits for a Lock until then; returns whether it has got it."""
     if try_lock(self):
         return True
-    return (acquire_in_turn(self, try_lock, deadline) if may_park()
-        else original_lock_acquire(self, True, seconds_to(deadline)))
+    if may_park():
+        return acquire_in_turn(self, try_lock, deadline)
+    if not acquire_alone(self, original_lock_acquire, deadline):
+        return False
+    note_me(self)
+    return True
 
 
 cdef int give_lock(object self) except -1:
@@ -312,8 +425,12 @@ cdef bint take_rlock(object self, int64_t deadline) except -1:
     """As take_lock()."""
     if try_rlock(self):
         return True
-    return (acquire_in_turn(self, try_rlock, deadline) if may_park()
-        else original_rlock_acquire(self, True, seconds_to(deadline)))
+    if may_park():
+        return acquire_in_turn(self, try_rlock, deadline)
+    if not acquire_alone(self, original_rlock_acquire, deadline):
+        return False
+    rlock_note(self, ident(), 1)
+    return True
 
 
 cdef int give_rlock(object self) except -1:
@@ -419,14 +536,35 @@ def simple_queue_get_nowait(self):
     return simple_queue_get(self, False)
 
 
+cdef object get_alone(object self, object timeout):
+    """Where no tasklet can park: as acquire_alone()."""
+    cdef Loop loop = peek_loop()
+    cdef int64_t deadline, until
+    if loop is None or Py_IsFinalizing() or (timeout is not None and timeout <= 0):
+        return original_get(self, True, timeout)
+    try:
+        return original_get(self, False)
+    except Empty:
+        deadline = deadline_after(timeout)
+    until = patience(loop, self, deadline)
+    try:
+        return original_get(self, True, seconds_to(until))
+    except Empty:
+        if until == deadline:
+            raise
+    return refuse(loop, self, None)
+
+
 def simple_queue_get(self, block=True, timeout=None):
     """get(block=True, timeout=None) -> item; queue.Empty"""
     cdef int64_t deadline
     cdef Waiters waiters
     cdef BaseTasklet me
     take_turns_at_times()
-    if not block or not may_park():
-        return original_get(self, block, timeout)
+    if not block:
+        return original_get(self, False)
+    if not may_park():
+        return get_alone(self, timeout)
     if timeout is not None and timeout < 0:
         raise ValueError("'timeout' must be a non-negative number")
     try:
