@@ -268,7 +268,7 @@ cdef BaseTasklet holder_in(Loop loop, object thing):
         if (serial and <uint32_t> one.serial == serial) or (owner and owner == (
                 PyThread_get_thread_ident() if one is loop.main else ident_of(one))):
             found = one
-    return found
+    return None if found is loop.still else found       # its own lock is a signal, which others release
 
 
 cdef object module_lock_above():
