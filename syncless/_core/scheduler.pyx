@@ -305,8 +305,8 @@ cdef int refuse_wait(Scheduler self, const char* why) except -1:
         raise RuntimeError(
             f"a step that must not wait would wait for {why.decode()}: let it spawn a tasklet instead")
     raise RuntimeError(
-        "the event loop itself cannot wait: a signal handler or callback called something that blocks; let it "
-        "spawn a tasklet instead")
+        "the event loop itself cannot wait: a signal handler or callback called something that blocks; let "
+        "it spawn a tasklet instead")
 
 
 cdef int switch(PyGreenlet* target) except -1:

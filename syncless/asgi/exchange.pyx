@@ -43,7 +43,7 @@ from syncless.asgi.extensions import (
 )
 from syncless.asgi.operations import given
 from syncless.asyncio.tasklets import call_in_tasklet
-from syncless.http.errors import ClientError, ClientGone, ConnectionLost, NotImplementedHere
+from syncless.http.errors import ClientGone, ConnectionLost, NotImplementedHere
 from syncless.http.filepart import blocks
 from syncless.http.websocket import STOPS, WebSocketClosed, tell_missing
 from syncless.tools.runningloop import swap_current_task

@@ -163,9 +163,7 @@ class ErrorLog:
             if checked:  # nor must a broken handler, or a mistake of ours; but a debug build says so
                 raise
 
-    def _log(
-        self, level: int, message: str, error: BaseException | None, about: dict[str, str]
-    ) -> None:
+    def _log(self, level: int, message: str, error: BaseException | None, about: dict[str, str]) -> None:
         """To the program's handlers, which may wait."""
         exc_info = None if error is None else (type(error), error, error.__traceback__)
         extra = {"request_id": None, "client": None, "trace_id": None, **about}

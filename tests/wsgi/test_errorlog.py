@@ -159,7 +159,9 @@ def test_outlet_does_not_touch_the_flags_of_the_file_that_others_share():
 @pytest.mark.parametrize("blocks", [False, True])
 def test_outlet_of_a_full_pipe_or_socket_goes_on_when_it_is_read(blocks, monkeypatch):
     if blocks:  # as where /proc cannot be opened
-        monkeypatch.setattr(nonblockingtext, "_open_fd", lambda *args: (_ for _ in ()).throw(PermissionError()))
+        monkeypatch.setattr(
+            nonblockingtext, "_open_fd", lambda *args: (_ for _ in ()).throw(PermissionError())
+        )
     reading, writing = os.pipe()
     with plain(writing) as stream, open(reading) as reader:
         out = nonblockingtext.NonblockingText(stream)

@@ -29,7 +29,6 @@ Decision: where an Event's or a Queue's lock is free, it is not taken for steps 
 import _queue
 import _thread
 import queue
-import sys
 import threading
 from collections import deque
 from queue import Empty, Full
@@ -40,7 +39,6 @@ from libc.stdint cimport int64_t, uint32_t, uintptr_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython cimport threadend
-from syncless._core.cpython.compat cimport Py_IsFinalizing
 from syncless._core.cpython.layouts cimport (
     forget_holder, holder_of_lock, is_lock, is_rlock, lock_free, lock_is_held, lock_taken, note_holder,
     require, rlock_count, rlock_free, rlock_note, rlock_owner, rlock_taken,
@@ -52,6 +50,7 @@ from syncless._core.scheduler cimport WOKEN, BaseTasklet
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport peek_loop
 from syncless._core.wait.waitqueue cimport WaitQueue, queue_pop
+from syncless.patches.types.unparked cimport acquire_alone, ident_of, is_on_loop, patience, refuse, seconds_to
 
 from syncless._core.current import uninterrupted
 
@@ -113,8 +112,6 @@ cdef object rlock_type = _thread.RLock
 cdef object original_lock_acquire = _thread.LockType.acquire
 cdef object original_rlock_acquire = _thread.RLock.acquire
 cdef double longest = threading.TIMEOUT_MAX
-cdef object get_frame = sys._getframe
-cdef object current_frames = sys._current_frames
 
 
 cdef unsigned long ident() noexcept:
@@ -130,14 +127,6 @@ cdef unsigned long ident() noexcept:
     return ident_of(me)
 
 
-cdef unsigned long ident_of(BaseTasklet tasklet) noexcept:
-    """Of a tasklet other than main."""
-    owner = tasklet
-    if isinstance(owner, Tasklet):
-        owner = (<Tasklet> owner).owner_of_locks()
-    return <unsigned long> <uintptr_t> <PyObject*> owner
-
-
 def get_ident() -> int:
     """threading.get_ident(): a number that no other tasklet, asyncio task or thread has that is alive now."""
     return ident()
@@ -149,16 +138,12 @@ def get_thread_ident() -> int:
     threading.local by itself, because it may wait in the midst of it."""
     cdef Loop loop = peek_loop()
     cdef BaseTasklet me = None if loop is None else acting(loop)
-    return ident() if me is None else ident_as_thread(loop, me)
-
-
-cdef unsigned long ident_as_thread(Loop loop, BaseTasklet me) noexcept:
-    """Of a tasklet, as get_thread_ident() has it."""
-    if isinstance(me, Tasklet):
-        me = (<Tasklet> me).acts_for()
+    if me is None or not isinstance(me, Tasklet):
+        return ident()
+    me = (<Tasklet> me).acts_for()
     if me is loop.main:
         return PyThread_get_thread_ident()
-    return <unsigned long> <uintptr_t> (<PyObject*> me if me.locals.slot == NULL else me.locals.slot)
+    return <uintptr_t> (<PyObject*> me if me.locals.slot == NULL else me.locals.slot)
 
 
 cdef int64_t check_timeout(bint blocking, object timeout) except -2:
@@ -211,95 +196,6 @@ cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) exce
         if me.recorder is not None:
             me.recorder.purpose = purpose       # it may be the holder's name now
         leave_waiters(self, waiters)
-
-
-# -- waits where no tasklet can park -------------------------------------------------------------
-#
-# On the loop itself, and in a step that must not wait, a lock that is held cannot be waited for: a tasklet of
-# this thread never runs again while the thread waits. Finalisers and hooks get there with any lock.
-#
-# Fact: a Lock may be released by another than its holder, and what waits in a Condition or for a module to be
-# imported holds the very lock that it waits for. Danger: nobody can tell whether an OS thread will release
-# it. Decision: where a tasklet of this thread is known to hold it, an error names both. Else the thread
-# waits, but for PATIENCE only, or not at all if it is the only one; then there is an error as well.
-# Guarded by tests/patches/test_loop_locks.py.
-
-cdef enum:
-    PATIENCE = 5_000_000_000    # ns
-
-
-cdef object seconds_to(int64_t deadline):
-    """For the interpreter's own acquire()."""
-    return -1 if deadline == NEVER else max(0.0, (deadline - monotonic_ns()) / 1e9)
-
-
-cdef bint acquire_alone(object self, object original, int64_t deadline) except -1:
-    """Waits with the whole thread, unless that is in vain: whether it has got the lock before the deadline."""
-    cdef Loop loop = peek_loop()
-    cdef int64_t until
-    if loop is None or Py_IsFinalizing():
-        return original(self, True, seconds_to(deadline))
-    until = patience(loop, self, deadline)
-    if original(self, True, seconds_to(until)):
-        return True
-    return False if until == deadline else refuse(loop, self, None)
-
-
-cdef int64_t patience(Loop loop, object thing, int64_t deadline) except -1:
-    """Until when the thread waits for a lock or a queue. RuntimeError if that is in vain."""
-    cdef int64_t until = monotonic_ns() + PATIENCE
-    cdef BaseTasklet holder = holder_in(loop, thing)
-    if holder is not None or (deadline == NEVER and len(current_frames()) == 1):
-        refuse(loop, thing, holder)
-    return min(until, deadline) if deadline != NEVER else until
-
-
-cdef BaseTasklet holder_in(Loop loop, object thing):
-    """The tasklet of this loop that holds it, as far as it is known, or None."""
-    cdef uint32_t serial = holder_of_lock(thing) if is_lock(thing) else 0
-    cdef unsigned long owner = rlock_owner(thing) if is_rlock(thing) else 0, imports = 0
-    cdef BaseTasklet one, found = None
-    module_lock = module_lock_above()
-    if module_lock is not None:
-        imports = module_lock.owner or 0
-    for one in loop.tasklets():
-        if imports and imports == ident_as_thread(loop, one):
-            return one
-        if (serial and <uint32_t> one.serial == serial) or (owner and owner == (
-                PyThread_get_thread_ident() if one is loop.main else ident_of(one))):
-            found = one
-    return None if found is loop.still else found       # its own lock is a signal, which others release
-
-
-cdef object module_lock_above():
-    """The lock of a module for which the import system, which has called this, waits, or None. It waits by a
-    Lock that it has taken itself."""
-    try:
-        frame = get_frame(0)
-    except ValueError:
-        return None
-    one = frame.f_locals.get("self")
-    return one if type(one).__name__ == "_ModuleLock" and frame.f_code.co_name == "acquire" else None
-
-
-cdef bint refuse(Loop loop, object thing, BaseTasklet holder) except -1:
-    cdef BaseTasklet me = loop.still
-    try:
-        frame = get_frame(0)
-        while frame.f_back is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
-            frame = frame.f_back
-        where = f" ({frame.f_code.co_name}, {frame.f_code.co_filename}:{frame.f_lineno})"
-    except ValueError:
-        where = ""
-    module_lock = module_lock_above()
-    what = f"module {module_lock.name!r}" if module_lock is not None else repr(thing)
-    waiter = "the event loop itself" if me is None else f"{me!r}, which must not wait here,"
-    if holder is None:
-        raise RuntimeError(
-            f"{waiter} cannot wait any longer for {what}{where}: perhaps a tasklet of this thread would "
-            "release it; let a tasklet do this")
-    raise RuntimeError(
-        f"{waiter} cannot wait for {what}{where}, which {holder!r} of this thread holds; let a tasklet do this")
 
 
 # -- Lock ----------------------------------------------------------------------------------------
@@ -538,21 +434,20 @@ def simple_queue_get_nowait(self):
 
 cdef object get_alone(object self, object timeout):
     """Where no tasklet can park: as acquire_alone()."""
-    cdef Loop loop = peek_loop()
     cdef int64_t deadline, until
-    if loop is None or Py_IsFinalizing() or (timeout is not None and timeout <= 0):
+    if not is_on_loop() or (timeout is not None and timeout <= 0):
         return original_get(self, True, timeout)
     try:
         return original_get(self, False)
     except Empty:
         deadline = deadline_after(timeout)
-    until = patience(loop, self, deadline)
+    until = patience(self, deadline)
     try:
         return original_get(self, True, seconds_to(until))
     except Empty:
         if until == deadline:
             raise
-    return refuse(loop, self, None)
+    return refuse(self, None)
 
 
 def simple_queue_get(self, block=True, timeout=None):
