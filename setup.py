@@ -64,6 +64,7 @@ NATIVE = {
     "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
     "syncless.patches.types.fileobjects": [],  # io.FileIO and the buffered files
     "syncless.patches.sqlite.uses": [],  # statements that are executed directly
+    "syncless.patches.types.unparked": [],  # waits for locks where no tasklet can park
     "syncless.patches.types.locks": [],  # Lock and RLock, cooperative in place
     "syncless._core.cpython.replacing": [],  # members of types, and built-in functions in the place of others
     "syncless._core.nativestack": [],  # which C functions a thread is in

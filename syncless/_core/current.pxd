@@ -8,7 +8,7 @@ Scheduler.park    anything else: a time, wake(), several queues at once
 unchecked_park    for these functions themselves: park() where something is to be undone, see scheduler.pxd
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet
@@ -23,6 +23,23 @@ cpdef bint may_park() noexcept
 cdef int take_turns() except -1
 cdef int take_turns_on(int fd, int bit) except -1
 cpdef object next_thrown()
+
+
+cdef inline BaseTasklet begin_still(Loop loop):
+    """From now until end_still() nothing parks or yields, see directly(). Returns what that is given."""
+    cdef BaseTasklet me = loop.current
+    if me is not None:
+        loop.current, loop.still = None, me
+    return me
+
+
+cdef int end_still(Loop loop, BaseTasklet me, uint64_t before) except -1
+
+
+cdef inline BaseTasklet acting(Loop loop):
+    """The tasklet whose code this is: the current one, or the one that takes steps in which nothing may wait;
+    None in a callback of the loop."""
+    return loop.current if loop.current is not None else loop.still
 
 
 cdef class ThrownHere:

@@ -6,7 +6,7 @@ returns, whatever the outcome, the tasklet stands in no queue.
 """
 
 from libc.errno cimport EBADF
-from libc.stdint cimport int64_t, uint16_t
+from libc.stdint cimport int64_t, uint16_t, uint64_t
 from libc.string cimport strerror
 
 from syncless._core.alone cimport wait_alone
@@ -16,10 +16,12 @@ from syncless._core.loop cimport FdEntry, Loop
 from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.scheduler cimport (
-    SHIELDED, TIMED_OUT, WOKEN, BaseTasklet, failed, is_poll_due, next_pending, unchecked_park,
+    DEBUG_BUILD, SHIELDED, TIMED_OUT, WOKEN, BaseTasklet, failed, is_poll_due, next_pending, unchecked_park,
 )
 from syncless._core.threadloop cimport get_loop, peek_loop
 from syncless._core.wait.waitqueue cimport WaitQueue, is_queued, queue_add, queue_remove
+
+from syncless._core import nonblockingtext
 
 cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline) except -1:
     """Parks the running tasklet in the queue, which lives in `on`. As park(): WOKEN, TIMED_OUT or what was
@@ -154,17 +156,28 @@ def uninterrupted(function, *args):
 
 
 def directly(function, *args, **kwargs):
-    """function(*args, **kwargs), in which no call parks or gives way: calls that wait hold up the thread. For
-    the few steps on which others count to be taken at once."""
+    """function(*args, **kwargs), in which no call parks or yields; a call that waits blocks the thread. For
+    what promises not to wait, and for steps that others must not see half done. A debug build asserts that
+    no tasklet has run in between."""
     cdef Loop loop = peek_loop()
-    cdef BaseTasklet me = None if loop is None else loop.current
-    if me is None:
+    cdef BaseTasklet me
+    cdef uint64_t before
+    if loop is None:
         return function(*args, **kwargs)
-    loop.current = None
+    before, me = loop.switched, begin_still(loop)
     try:
         return function(*args, **kwargs)
     finally:
-        loop.current = me
+        end_still(loop, me, before)
+
+
+cdef int end_still(Loop loop, BaseTasklet me, uint64_t before) except -1:
+    """The other half of begin_still(). `before`: loop.switched at that time."""
+    if me is not None:
+        loop.current, loop.still = me, None
+    if DEBUG_BUILD and loop.switched != before:
+        raise AssertionError("a step that promised not to wait has let other tasklets run: see directly()")
+    return 0
 
 
 cpdef object next_thrown():
@@ -228,3 +241,6 @@ def wake(BaseTasklet tasklet not None, value=None) -> bool:
     if tasklet.why != IN_PARK:
         return False                    # a waiter for a lock or a socket must not go on without it
     return get_loop().wake(tasklet, value) == 1
+
+
+nonblockingtext.set_directly(directly)

@@ -36,19 +36,38 @@ def set_error_handler(handler: _ErrorHandler | None) -> _ErrorHandler | None:
     return previous
 
 
+def has_error_handler() -> bool:
+    return _handler is not None
+
+
 def tell_uncaught(where: object, error: BaseException) -> None:
     """`where` is a tasklet, a callback, or words."""
     try:
         if _handler is not None:
             _handler(where, error)
-        elif sys.stderr is not None:
-            import traceback  # which few programs need
+            return
+    except Exception as failure:  # also where it would have to wait, and cannot
+        _print(_handler, failure)
+    except BaseException:
+        return
+    _print(where, error)
 
+
+def _print(where: object, error: BaseException) -> None:
+    try:
+        if sys.stderr is not None:
             stream = nonblockingtext.standard("stderr")
             stream.write(
-                f"Exception in {where if isinstance(where, str) else repr(where)}:\n"
-                + "".join(traceback.format_exception(error))
+                f"Exception in {where if isinstance(where, str) else repr(where)}:\n" + _stack_of(error)
             )
             stream.flush()
     except BaseException:
         pass  # stderr is gone or full: there is nobody left to tell
+
+
+def _stack_of(error: BaseException) -> str:
+    try:
+        import traceback  # which few programs need
+    except RuntimeError:  # a tasklet is just importing it, and the loop itself cannot wait for that
+        return f"{type(error).__name__}: {error}\n"
+    return "".join(traceback.format_exception(error))

@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
 from syncless._core.poll.poller cimport PollEvent, Poller
-from syncless._core.scheduler cimport Observer, Runnable, Scheduler
+from syncless._core.scheduler cimport DEBUG_BUILD, Observer, Runnable, Scheduler
 from syncless._core.wait.waitqueue cimport WaitQueue
 
 cdef struct FdEntry:
@@ -37,16 +37,6 @@ cdef class FdTable:
     cdef bint is_watching(self) noexcept
     cdef list watchers(self)
 
-
-cdef extern from *:
-    """
-    #ifdef NDEBUG
-    #define SYNCLESS_DEBUG 0
-    #else
-    #define SYNCLESS_DEBUG 1
-    #endif
-    """
-    bint DEBUG_BUILD "SYNCLESS_DEBUG"
 
 cdef int check_scheduler(Scheduler loop) except -1
 cdef int check_queue(WaitQueue* queue) except -1

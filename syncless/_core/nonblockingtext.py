@@ -5,7 +5,8 @@ Takes text, and gives it to the descriptor below a text file at once, as long as
 lost by a crash, and the order of lines is kept. When the descriptor takes no more, an OS thread goes on, and
 up to HELD bytes wait for it. Lines beyond are dropped, and their number is told when there is room again. It
 uses nothing of the engine. It lies beside it because the engine reports errors through it, as the server and
-its master do.
+its master do. Where there is an engine, that sees to it that no tasklet runs within a write: see
+set_directly().
 
 Fact: O_NONBLOCK belongs to the open file, which other processes share. Danger: setting it there breaks their
 writes; without it a pipe that looks ready blocks when another process fills it first. Decision: pipes and
@@ -28,11 +29,17 @@ import sys
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 # The interpreter's own, whatever is put in their place later (syncless.patches).
-_start_new_thread, _write, _sleep, _poll = _thread.start_new_thread, os.write, time.sleep, select.poll
+_start_new_thread, _sleep, _monotonic, _poll = (
+    _thread.start_new_thread,
+    time.sleep,
+    time.monotonic,
+    select.poll,
+)
+_write, _open_fd, _dup, _close, _fstat = os.write, os.open, os.dup, os.close, os.fstat
 
 HELD = 1 << 23
 """Bytes that wait for the reader at most (the access log: the same)."""
@@ -42,6 +49,17 @@ LAST_SECONDS = 2.0
 """For which an ending process waits for its last lines to be taken."""
 SLOW_SECONDS = 0.02
 """A write to a file that has taken longer leaves the next ones to the thread."""
+
+_directly: Callable[..., Any] = lambda function, *args: function(*args)  # noqa: E731
+"""Calls function(*args), in which no tasklet parks or yields."""
+
+
+def set_directly(function: Callable[..., Any]) -> None:
+    """The engine is there: its directly() makes the calls. Flushing a stream runs methods of its file, and
+    any step may run a finaliser; under the patch both may wait."""
+    global _directly
+    _directly = function
+
 
 _open_texts: weakref.WeakSet[NonblockingText] = weakref.WeakSet()
 
@@ -83,6 +101,9 @@ class NonblockingText:
     # -- a text stream -----------------------------------------------------------------------------
 
     def write(self, text: str) -> int:
+        return int(_directly(self._put, text))
+
+    def _put(self, text: str) -> int:
         data = text.encode(self.stream.encoding or "utf-8", "backslashreplace")
         if not self._waiting and self._take():
             try:
@@ -136,7 +157,7 @@ class NonblockingText:
             if self._may_block or self._slow:
                 return 0
             if _ready(self._fd, 0):
-                self.stream.flush()  # text that others have written to it comes first
+                self._flush_others()
             while done < len(data):
                 done += self._send(data[done : done + PIECE])
         except BlockingIOError:
@@ -145,18 +166,26 @@ class NonblockingText:
             return len(data)  # a full disk, a reader that has left, a closed stream
         return done
 
+    def _flush_others(self) -> None:
+        """Text that others have written to the stream comes first; but that of a tasklet that is in the midst
+        of writing, which the buffer calls a reentrant call. It is asked first: a text file loses what it
+        cannot give to its buffer."""
+        with contextlib.suppress(RuntimeError):
+            self.stream.buffer.flush()
+            self.stream.flush()
+
     def _send(self, data: bytes) -> int:
         if self._socket is not None:
             return int(self._socket.send(data, _socket.MSG_DONTWAIT))
-        began = time.monotonic()
+        began = _monotonic()
         done = _write(self._fd, data)
-        self._slow = time.monotonic() - began > SLOW_SECONDS
+        self._slow = _monotonic() - began > SLOW_SECONDS
         return done
 
     def _look(self) -> None:
         """Opens our own way to the stream's file, if it is another one than last time."""
         fd = self.stream.fileno()
-        found = os.fstat(fd)
+        found = _fstat(fd)
         file = found.st_dev, found.st_ino
         if self._file == file and _identity(self._fd) == file:
             return
@@ -171,24 +200,24 @@ class NonblockingText:
 
     def _open(self, fd: int, mode: int) -> None:
         if stat.S_ISSOCK(mode):
-            self._fd = os.dup(fd)
+            self._fd = _dup(fd)
             self._socket = _socket.socket(fileno=self._fd)
         elif stat.S_ISREG(mode):
-            self._fd = os.dup(fd)
+            self._fd = _dup(fd)
         else:
             try:
-                self._fd = os.open(
+                self._fd = _open_fd(
                     f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
                 )
             except OSError:
-                self._fd = os.dup(fd)
+                self._fd = _dup(fd)
                 self._may_block = True
 
     def _give_back(self) -> None:
         if (
             self._file is not None and _identity(self._fd) == self._file
         ):  # else a daemon has closed it, and the number is another's
-            os.close(self._fd)
+            _close(self._fd)
         if self._socket is not None:
             self._socket.detach()
         self._socket, self._fd, self._file = None, -1, None
@@ -228,8 +257,8 @@ class NonblockingText:
     def drain(self, seconds: float = LAST_SECONDS) -> None:
         """Waits until all is written, for at most `seconds`. Holds the thread; in a server, sleep() while it
         is `pending`."""
-        ends = time.monotonic() + seconds
-        while self.pending and time.monotonic() < ends:
+        ends = _monotonic() + seconds
+        while self.pending and _monotonic() < ends:
             _sleep(0.005)
 
     def close(self) -> None:
@@ -249,7 +278,7 @@ class NonblockingText:
 
 def _identity(fd: int) -> tuple[int, int] | None:
     try:
-        found = os.fstat(fd)
+        found = _fstat(fd)
     except OSError:
         return None
     return found.st_dev, found.st_ino
@@ -278,9 +307,9 @@ def standard(name: str) -> Any:
 
 def drain(seconds: float = LAST_SECONDS) -> None:
     """Waits for the last lines of all of them, for at most `seconds`."""
-    ends = time.monotonic() + seconds
+    ends = _monotonic() + seconds
     for text in list(_open_texts):
-        text.drain(ends - time.monotonic())
+        text.drain(ends - _monotonic())
 
 
 def _after_fork_in_child() -> None:

@@ -10,6 +10,17 @@ from syncless._core.cpython.threadlocal cimport Locals
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.timers cimport Timer, TimerHeap
 
+cdef extern from *:
+    """
+    #ifdef NDEBUG
+    #define SYNCLESS_DEBUG 0
+    #else
+    #define SYNCLESS_DEBUG 1
+    #endif
+    """
+    bint DEBUG_BUILD "SYNCLESS_DEBUG"
+
+
 cdef struct ReadyQueue:         # embedded in its owner
     PyObject** ring             # owned references
     size_t head
@@ -254,6 +265,9 @@ cdef class Scheduler:
     cdef bint polling               # asleep, with the GIL released
     cdef readonly BaseTasklet main
     cdef BaseTasklet current        # None while the loop itself runs
+    # the tasklet that takes steps in which nothing may wait; it is not current meanwhile, see begin_still()
+    cdef BaseTasklet still
+    cdef uint64_t switched          # how often tasklets have stopped; counted in debug builds only
     # in a child: the tasklet that forked, if it was not main; the process ends with it
     cdef BaseTasklet orphan
     cdef TimerHeap timers

@@ -300,6 +300,15 @@ cdef int failed() except -1:
     return -1
 
 
+cdef int refuse_wait(Scheduler self, const char* why) except -1:
+    if self.still is not None:
+        raise RuntimeError(
+            f"a step that must not wait would wait for {why.decode()}: let it spawn a tasklet instead")
+    raise RuntimeError(
+        "the event loop itself cannot wait: a signal handler or callback called something that blocks; let "
+        "it spawn a tasklet instead")
+
+
 cdef int switch(PyGreenlet* target) except -1:
     cdef PyObject* returned = PyGreenlet_Switch(target, NULL, NULL)
     if returned == NULL:
@@ -435,9 +444,7 @@ cdef class Scheduler:
         cdef BaseTasklet tasklet = self.current
         cdef int outcome
         if tasklet is None:
-            raise RuntimeError(
-                "the event loop itself cannot wait: a signal handler or callback called something that "
-                "blocks; let it spawn a tasklet instead")
+            return refuse_wait(self, why)
         if Py_IsFinalizing():       # a destructor tried to
             return WOKEN if wait_alone(-1, 0, deadline) else TIMED_OUT
         if tasklet.pending is not None and not tasklet.shielded:
@@ -508,19 +515,27 @@ cdef class Scheduler:
 
     cdef int _stops(self, BaseTasklet tasklet) except -1:
         """Others are going to run in its place."""
-        if tasklet.switch_hook is not None:
-            tasklet.switch_hook(True)
-        if self.observers is not None:
-            self.observers.stops(tasklet)
-        if tasklet.locals.own:
-            exchange_locals(&tasklet.locals)
+        self.still = tasklet
+        try:
+            if tasklet.switch_hook is not None:
+                tasklet.switch_hook(True)
+            if self.observers is not None:
+                self.observers.stops(tasklet)
+            if tasklet.locals.own:
+                exchange_locals(&tasklet.locals)
+        finally:
+            self.still = None
         return 0
 
     cdef int _goes_on(self, BaseTasklet tasklet) except -1:
-        if tasklet.locals.own:
-            exchange_locals(&tasklet.locals)
-        if tasklet.switch_hook is not None:
-            tasklet.switch_hook(False)
+        self.still = tasklet
+        try:
+            if tasklet.locals.own:
+                exchange_locals(&tasklet.locals)
+            if tasklet.switch_hook is not None:
+                tasklet.switch_hook(False)
+        finally:
+            self.still = None
         return 0
 
     cdef int raise_pending(self, BaseTasklet tasklet) except -1:
@@ -634,6 +649,8 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
             if tasklet.locals.own or tasklet.switch_hook is not None or self.observers is not None:
                 self.current = None                 # nothing that these call waits: a signal may come in them
                 self._stops(tasklet)
+            if DEBUG_BUILD:
+                self.switched += 1
             returned = PyGreenlet_Switch(carrier, NULL, NULL)
             carrier = tasklet.carrier
             tasklet.carrier = NULL

@@ -28,7 +28,7 @@ from syncless._core.scheduler cimport DONE, NEW, RUNNING, BaseTasklet, Scheduler
 from syncless._core.threadloop cimport end_process, get_loop, loop_of, peek_loop
 from syncless._core.wait.waitqueue cimport wake_all
 
-from syncless._core.exits import TaskletExit, TaskletKilled
+from syncless._core.exits import TaskletExit, TaskletKilled, has_error_handler, tell_uncaught
 
 cdef extern from "Python.h":
     # NULL: an exception is set
@@ -114,6 +114,8 @@ cdef class Tasklet(BaseTasklet):
             Py_DECREF(None)
         else:
             keep_outcome(self, returned)
+        if self.function is not None and self._exception is None:
+            self.function, self.args, self.kwargs = Tasklet, None, None     # whose finalisers may wait here
         PyContext_Exit(self.context)
         end_locals(&self.locals)
         loop.current = None
@@ -148,7 +150,10 @@ cdef class Tasklet(BaseTasklet):
         """An exception has ended it. In a child after fork, one that is meant for the program ends the
         process."""
         if not isinstance(self._exception, (KeyboardInterrupt, SystemExit)):
-            loop.report(self, self._exception)
+            if has_error_handler():
+                as_tasklet(loop, tell_uncaught, (self, self._exception))
+            else:
+                tell_uncaught(self, self._exception)
         elif loop.orphan is not self and not isinstance(self._exception, TaskletExit):
             loop.throw(loop.main, self._exception)
         return 0
@@ -361,6 +366,21 @@ cdef class Tasklet(BaseTasklet):
         return f"<{type(self).__name__} {self.name}: {doing}>"
 
 
+cdef int as_tasklet(Scheduler loop, object function, tuple args) except -1:
+    """Calls function(*args), at once, where it may wait: at the base of a carrier as a tasklet of its own.
+    What the caller has to do after it may come after other turns."""
+    cdef Tasklet one
+    if loop.current is not None or loop.still is not None or loop.ending or loop.closed:
+        function(*args)
+        return 0
+    one = Tasklet.__new__(Tasklet)
+    one.function = function
+    one.args = args
+    one.context = PyContext_CopyCurrent()
+    loop.adopt(one)
+    return one.run_inline(loop)
+
+
 cdef int keep_outcome(Tasklet one, PyObject* returned) except -1:
     """Keeps its return value, or the exception that is set."""
     if returned == NULL:
@@ -392,6 +412,16 @@ def spawn(function, *args, **kwargs) -> Tasklet:
     It starts when the current tasklet waits or ends.
     """
     return scheduler.new_tasklet(function, *args, **kwargs)
+
+
+def where_it_may_wait(function, *args) -> None:
+    """function(*args): here, if this may wait, else in a tasklet of its own. For code of a program that is
+    called from anywhere."""
+    cdef Loop loop = peek_loop()
+    if loop is None or loop.current is not None or loop.ending or loop.closed:
+        function(*args)
+    else:
+        spawn(function, *args)
 
 
 def spawn_in(where, function, *args, **kwargs) -> Tasklet:

@@ -43,13 +43,13 @@ cdef class KeptScope:
 
 
 cdef class ASGIApplication(Application):
+    cdef bint websockets            # whether the library for them is installed
     cdef object call                # the application itself
     cdef object tasks
     cdef object loop                # asyncio's
     cdef dict state                 # None, or what its lifespan has left for all requests
     cdef ScopeMaker scopes
     cdef object limits
-    cdef object websockets          # whether the library for them is installed; None: not known yet
 
     cdef KeptScope kept(self, dict scope, int fd, int64_t serial)
     cdef Exchange websocket(self, dict scope, const Incoming* incoming)

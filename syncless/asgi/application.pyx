@@ -191,6 +191,7 @@ cdef class ASGIApplication(Application):
         self.state = state
         self.limits = limits
         self.scopes = ScopeMaker(template, self.heads, forward)
+        self.websockets = has_library()
 
     cdef Exchange exchange(self, const Incoming* incoming):
         cdef Memory* memory = memory_of(self.heads, incoming.stream.fd)
@@ -240,8 +241,6 @@ cdef class ASGIApplication(Application):
         exchange.fill(scope)
         exchange.begin(incoming)
         exchange.handler = Upgrade(exchange)
-        if self.websockets is None:
-            self.websockets = has_library((<Listener> incoming.listener).error_log)
         exchange.offer(self.limits, self.websockets)
         return exchange
 

@@ -43,9 +43,9 @@ from syncless.asgi.extensions import (
 )
 from syncless.asgi.operations import given
 from syncless.asyncio.tasklets import call_in_tasklet
-from syncless.http.errors import ClientError, ClientGone, ConnectionLost, NotImplementedHere
+from syncless.http.errors import ClientGone, ConnectionLost, NotImplementedHere
 from syncless.http.filepart import blocks
-from syncless.http.websocket import STOPS, WebSocketClosed
+from syncless.http.websocket import STOPS, WebSocketClosed, tell_missing
 from syncless.tools.runningloop import swap_current_task
 
 cdef extern from "Python.h":
@@ -499,8 +499,8 @@ cdef enum:
     MOST = 32               # messages that are taken off the connection before they are asked for
     MOST_BYTES = 65536
 
-ctypedef int (*UncheckedRefuse)(WebSocketExchange request) noexcept      # negative: an exception is set
-cdef UncheckedRefuse unchecked_refuse = <UncheckedRefuse> WebSocketExchange.refuse
+ctypedef int (*UncheckedBegin)(WebSocketExchange request) noexcept       # negative: an exception is set
+cdef UncheckedBegin unchecked_begin = <UncheckedBegin> WebSocketExchange.begin_websocket
 
 cdef const char* SPEAKS = "ASGI application's WebSocket"
 
@@ -513,16 +513,24 @@ cdef class WebSocketExchange(ASGIExchange):
     """As ASGIExchange, for one WebSocket."""
 
     cdef int offer(self, object limits, bint can_speak) except -1:
-        """The scope becomes that of a WebSocket, if there can be one."""
+        self.can_speak = can_speak
+        self.websocket = WebSocket(self.handler, ScopeRequest(self.scope), limits, False)
+        return 0
+
+    # -- its life --------------------------------------------------------------------------------------------
+
+    cdef int respond(self) noexcept:
+        return ASGIExchange.respond(self) if unchecked_begin(self) >= 0 else -1
+
+    cdef int begin_websocket(self) except -1:
+        """The scope becomes that of a WebSocket, if there can be one; ClientError. In the request's tasklet,
+        because the library for frames is imported for the first one: the loop itself cannot wait until
+        another tasklet has imported it."""
         cdef dict scope = self.scope
-        self.websocket = WebSocket(self.handler, ScopeRequest(scope), limits, False)
-        try:
-            if not can_speak:
-                raise NotImplementedHere("WebSockets are not supported here")
-            self.websocket.check()
-        except ClientError as error:
-            self.refusal = error.with_traceback(None)
-            return 0
+        if not self.can_speak:
+            tell_missing(self.listener.error_log)
+            raise NotImplementedHere("WebSockets are not supported here")
+        self.websocket.check()
         self.progress = CONNECTING
         self.inbox = deque()
         self.ended = _Ended()
@@ -536,14 +544,6 @@ cdef class WebSocketExchange(ASGIExchange):
             extensions["tls"] = tls
         scope["extensions"] = extensions
         return 0
-
-    # -- its life --------------------------------------------------------------------------------------------
-
-    cdef int respond(self) noexcept:
-        return ASGIExchange.respond(self) if self.refusal is None else unchecked_refuse(self)
-
-    cdef int refuse(self) except -1:
-        raise self.refusal
 
     cdef int wait_for_answer(self) except -1:
         """Reads messages until the application has ended."""

@@ -459,11 +459,11 @@ cdef class FirstStep:
         dispatcher.first = dispatcher.last = None
         dispatcher.count = 0
         dispatcher.runner = nobody
-        engine.current = None
+        engine.current, engine.still = None, me
         try:
             self.task = new_task(coroutine, loop=dispatcher.loop)
         finally:
-            engine.current = me
+            engine.current, engine.still = me, None
             self.step = dispatcher.first
             dispatcher.first = first
             dispatcher.last = last

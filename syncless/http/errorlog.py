@@ -3,7 +3,8 @@
 Takes messages and exceptions of the server and its requests, and text of applications (as a text stream);
 gives lines to a stream, or records to the logger ``syncless.error`` where that has a handler. Text of clients
 is escaped, and only an entry's first line begins at the margin, so that nobody can forge one. Writing an
-entry never fails.
+entry never fails, and never waits where it goes to a file, a pipe, a socket or a terminal. Handlers and
+streams of the program may wait: an entry of the loop itself is given to them in a tasklet.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TextIO
 
-from syncless._core.current import current, sleep
+from syncless._core.current import current, directly, sleep
 from syncless._core.loop import checked
 from syncless._core.nonblockingtext import LAST_SECONDS, NonblockingText, is_plain, standard
+from syncless._core.tasklet import where_it_may_wait
 from syncless.http.notices import visible
 from syncless.io.guardedfiles import Owner, append_to
 
@@ -106,6 +109,8 @@ class ErrorLog:
         owner: Owner | None = None,
     ):
         self.json = check_format(format) == "json"
+        if self.json:
+            _json()  # now: an entry must not wait until another tasklet has imported it
         self._file: LogFile | None = None
         """Where it has a path."""
         self.stream: Any = to
@@ -154,17 +159,35 @@ class ErrorLog:
             if request is not None and request.trace_id is not None:
                 about["trace_id"] = request.trace_id
             whole = "\n  ".join([message, *rows])
-            if not _to_logger(level, visible(whole, "\n\t"), error, about):
-                if self.json:
-                    self.stream.write(self._as_json(level, message, error, {**about, **(fields or {})}))
-                else:
-                    self.stream.write(_as_text(level, whole, error, about))
-                self.stream.flush()
+            if _is_handled():
+                where_it_may_wait(self._log, level, visible(whole, "\n\t"), error, about)
+                return
+            if self.json:
+                text = directly(self._as_json, level, message, error, {**about, **(fields or {})})
+            else:
+                text = directly(_as_text, level, whole, error, about)
+            if isinstance(self.stream, NonblockingText):
+                self.stream.write(text)
+            else:
+                where_it_may_wait(self._write, text)
         except OSError:
             pass  # a full disk must not take the server down
         except Exception:
             if checked:  # nor must a broken handler, or a mistake of ours; but a debug build says so
                 raise
+
+    def _log(self, level: int, message: str, error: BaseException | None, about: dict[str, str]) -> None:
+        """To the program's handlers, which may wait."""
+        exc_info = None if error is None else (type(error), error, error.__traceback__)
+        extra = {"request_id": None, "client": None, "trace_id": None, **about}
+        logger = sys.modules["logging"].getLogger(LOGGER)
+        logger.log(level, "%s", message, exc_info=exc_info, extra=extra)
+
+    def _write(self, text: str) -> None:
+        """To a stream of the program's, which may wait."""
+        with suppress(OSError):  # a full disk must not take the server down
+            self.stream.write(text)
+            self.stream.flush()
 
     @staticmethod
     def _as_json(level: int, message: str, error: BaseException | None, about: dict[str, Any]) -> str:
@@ -178,9 +201,7 @@ class ErrorLog:
         }
         if error is not None:
             record["traceback"] = _stack_of(error)
-        import json  # not everybody needs it
-
-        return json.dumps(record) + "\n"
+        return str(_json().dumps(record)) + "\n"
 
     def reopen(self) -> None:
         """Goes on in the file that has the path now. OSError if it cannot be opened; the old one is kept
@@ -245,9 +266,17 @@ def _as_text(level: int, message: str, error: BaseException | None, about: dict[
     return "\n  ".join([head + lines[0], *lines[1:]]) + "\n"
 
 
-def _stack_of(error: BaseException) -> str:
-    import traceback  # not everybody needs it
+def _json() -> Any:
+    import json  # not everybody needs it
 
+    return json
+
+
+def _stack_of(error: BaseException) -> str:
+    try:
+        import traceback  # not everybody needs it
+    except RuntimeError:  # another tasklet is just importing it, and this one must not wait
+        return f"{type(error).__name__}: {error}"
     return "".join(traceback.format_exception(error))
 
 
@@ -287,15 +316,6 @@ def _is_handled() -> bool:
     there for other entries."""
     logging = sys.modules.get("logging")
     return logging is not None and any(logging.getLogger(name).handlers for name in ("syncless", LOGGER))
-
-
-def _to_logger(level: int, message: str, error: BaseException | None, about: dict[str, str]) -> bool:
-    if not _is_handled():
-        return False
-    exc_info = None if error is None else (type(error), error, error.__traceback__)
-    extra = {"request_id": None, "client": None, "trace_id": None, **about}
-    sys.modules["logging"].getLogger(LOGGER).log(level, "%s", message, exc_info=exc_info, extra=extra)
-    return True
 
 
 # -- this process -------------------------------------------------------------------------------------

@@ -31,9 +31,9 @@ from libc.string cimport memcmp
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.compat cimport raised
-from syncless._core.loop cimport DEBUG_BUILD, Loop
+from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport WaitRecorder, time_went
-from syncless._core.scheduler cimport Scheduler
+from syncless._core.scheduler cimport DEBUG_BUILD, Scheduler
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport end_process
 from syncless._core.timeout cimport Alarm, stop_throwing, throw_in_time

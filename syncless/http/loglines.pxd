@@ -1,6 +1,6 @@
 cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from syncless.http.request cimport Part, Request
 
@@ -41,6 +41,7 @@ cdef class AccessLog:
     cdef readonly bint wants_headers
     cdef char* data
     cdef size_t size, room
+    cdef uint64_t switched              # Scheduler.switched since which no other tasklet has run
     cdef size_t line                    # where the one begins that is being put together
     cdef readonly long long dropped     # lines
     cdef readonly object something      # Event: a first line has come

@@ -18,6 +18,10 @@ from libc.time cimport time as time_now
 from libc.time cimport time_t
 
 from syncless._core.clock cimport monotonic_ns
+from syncless._core.current cimport begin_still, end_still
+from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport BaseTasklet
+from syncless._core.threadloop cimport peek_loop
 from syncless.http.request cimport (
     CLIENT, HOST, IDENT, METHOD, PATH, QUERY, ROOT_PATH, LOCAL_NAME, LOCAL_PORT, UNREAD_LINE, USER, VERSION,
     Part, Request,
@@ -96,14 +100,19 @@ cdef class AccessLog:
 
     cdef int log(self, Request request, object status, int64_t body_bytes, int64_t started, object headers,
             object exchange) except -1:
-        """`exchange`: has the request's `id`, `trace_id`, `ending`, `queue_seconds`; or None."""
+        """`exchange`: has the request's `id`, `trace_id`, `ending`, `queue_seconds`; or None. Nothing but
+        code of an application waits, see said()."""
         cdef int _
+        cdef Loop loop = peek_loop()
+        cdef BaseTasklet me = None
         cdef Atom* atom = self.atoms
         cdef PyObject** keys = request.keys
         if self.size > LOG_HELD:
             self.dropped += 1
             return 0
         self.line = self.size
+        if loop is not None:
+            self.switched, me = loop.switched, begin_still(loop)
         try:
             for _ in range(self.count):
                 if atom.kind == LITERAL:
@@ -124,6 +133,9 @@ cdef class AccessLog:
         except BaseException:
             self.size = self.line               # no half a line
             raise
+        finally:
+            if loop is not None:
+                end_still(loop, me, self.switched)
         if self.line == 0:
             self.something.set()
         elif self.line < WRITTEN_AT and self.size >= WRITTEN_AT:
@@ -186,10 +198,18 @@ cdef class AccessLog:
         """str() of a value that an application has put there. Its code may let others run, who write lines:
         what there is of this one is out of their way meanwhile."""
         cdef bytes begun = PyBytes_FromStringAndSize(self.data + self.line, self.size - self.line)
+        cdef Loop loop = peek_loop()
+        cdef BaseTasklet me = None if loop is None else loop.still
         self.size = self.line
+        if me is not None:
+            loop.current, loop.still = me, None
         try:
             return str(value)
         finally:
+            if loop is not None:
+                self.switched = loop.switched
+            if me is not None:
+                begin_still(loop)
             self.line = self.size
             self.put(PyBytes_AS_STRING(begun), len(begun))
 

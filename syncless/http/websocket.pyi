@@ -10,7 +10,12 @@ from syncless.http.request import Request
 STOPS: tuple[int, str]
 CLOSE_SECONDS: float
 
-def has_library(error_log: ErrorLog) -> bool: ...
+def has_library() -> bool:
+    """Whether the library for frames is installed. To be asked when a server begins: the search runs code of
+    others."""
+
+def tell_missing(error_log: ErrorLog) -> None:
+    """A client has asked for a WebSocket, and the library is not there."""
 
 class WebSocketClosed(ConnectionLost):
     """The WebSocket has been closed, by the server or by the client: nothing can be sent any more. An

@@ -27,12 +27,15 @@ CLOSE_SECONDS = 5.0
 NEEDED = "a client asks for a WebSocket, which needs websockets: pip install 'syncless[websocket]'"
 
 
-def has_library(error_log) -> bool:
-    """Whether the library for frames is installed; if not, the log says what to install."""
-    found = find_spec("websockets") is not None
-    if not found:
-        error_log.warn_once(NEEDED)
-    return found
+def has_library() -> bool:
+    """Whether the library for frames is installed. To be asked when a server begins: the search runs code of
+    others."""
+    return find_spec("websockets") is not None
+
+
+def tell_missing(error_log) -> None:
+    """A client has asked for a WebSocket, and the library is not there."""
+    error_log.warn_once(NEEDED)
 
 
 cdef bint _can_be_sent(str name, str value) except -1:

@@ -22,7 +22,7 @@ from typing import Any
 from syncless.http.errorlog import ErrorLog
 from syncless.http.exchange import Upgrade
 from syncless.http.limits import Limits
-from syncless.http.websocket import WebSocket, has_library
+from syncless.http.websocket import WebSocket, has_library, tell_missing
 from syncless.wsgi.application import EnvironRequest
 from syncless.wsgi.upgradesocket import UpgradeSocket
 
@@ -30,15 +30,14 @@ from syncless.wsgi.upgradesocket import UpgradeSocket
 def websocket_offer(limits: Limits, error_log: ErrorLog) -> Callable[[Upgrade, dict[str, Any]], None]:
     """Called for each request that asks for a WebSocket: its environ gets one, and the socket for libraries
     that bring their own."""
-    found: bool | None = None
+    found = has_library()
 
     def offer(upgrade: Upgrade, environ: dict[str, Any]) -> None:
-        nonlocal found
         request = EnvironRequest(environ.copy())  # which is no cycle with the environ
         environ["werkzeug.socket"] = UpgradeSocket(upgrade)
-        if found is None:
-            found = has_library(error_log)
         if found:
             environ["wsgi.websocket"] = WebSocket(upgrade, request, limits)
+        else:
+            tell_missing(error_log)
 
     return offer

@@ -30,3 +30,5 @@ def break_promise(Scheduler loop not None, str which not None) -> None:
         loop.timers.heap[0].index ^= 1
     elif which == "ring":
         loop.ready.count ^= 1 << 20
+    elif which == "stillness":
+        loop.switched += 1

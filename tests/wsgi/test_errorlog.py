@@ -14,7 +14,7 @@ import pytest
 from syncless._core import nonblockingtext
 from syncless.http import errorlog
 from tests.plugin import Client
-from tests.programs import run_unchecked
+from tests.programs import run_patched, run_unchecked
 from tests.waiting import eventually
 
 APP = """
@@ -159,7 +159,9 @@ def test_outlet_does_not_touch_the_flags_of_the_file_that_others_share():
 @pytest.mark.parametrize("blocks", [False, True])
 def test_outlet_of_a_full_pipe_or_socket_goes_on_when_it_is_read(blocks, monkeypatch):
     if blocks:  # as where /proc cannot be opened
-        monkeypatch.setattr(os, "open", lambda *args: (_ for _ in ()).throw(PermissionError()))
+        monkeypatch.setattr(
+            nonblockingtext, "_open_fd", lambda *args: (_ for _ in ()).throw(PermissionError())
+        )
     reading, writing = os.pipe()
     with plain(writing) as stream, open(reading) as reader:
         out = nonblockingtext.NonblockingText(stream)
@@ -223,8 +225,8 @@ def test_outlet_writes_when_no_descriptor_is_left(monkeypatch):
     reading, writing = os.pipe()
     with plain(writing) as stream, open(reading) as reader:
         with monkeypatch.context() as patch:
-            patch.setattr(os, "open", refuse)
-            patch.setattr(os, "dup", refuse)
+            patch.setattr(nonblockingtext, "_open_fd", refuse)
+            patch.setattr(nonblockingtext, "_dup", refuse)
             out = nonblockingtext.NonblockingText(stream)
             out.write("one\n")
             assert reader.readline() == "one\n" and out._fd == writing
@@ -253,3 +255,60 @@ def test_mistake_in_writing_an_entry_is_raised_in_debug_builds_only(monkeypatch,
             log.warning("x")
     else:
         log.warning("x")
+
+
+SPINNING = """
+import io, os, socket, sys
+import syncless
+from syncless.http.errorlog import ErrorLog
+
+to, format = sys.argv[1:]
+if to == "pipe":
+    reading, writing = os.pipe()
+    read = lambda size: os.read(reading, size)
+elif to == "socket":
+    near, far = socket.socketpair()
+    writing, read = near.detach(), far.recv
+stream = {"stderr": None, "file": "log"}.get(to, "")
+if stream == "":
+    stream = io.TextIOWrapper(io.BufferedWriter(io.FileIO(writing, "w")), encoding="utf-8")
+log = ErrorLog(stream, format)
+turns = 0
+def spin():
+    global turns
+    while True:
+        turns += 1
+        syncless.sleep(0)
+def failure():
+    try:
+        raise LookupError("x" * 100)
+    except LookupError as error:
+        return error
+def drain():
+    while to in ("pipe", "socket"):
+        read(1 << 20)
+spinner, drainer = syncless.spawn(spin), syncless.spawn(drain)
+syncless.sleep(0.001)
+let_run = []
+for number in range(3000):
+    before = turns
+    log.error(f"entry {number}", failure() if number % 5 == 0 else None)
+    if stream is not None and to != "file":
+        stream.write("half a line ")
+    if turns != before:
+        let_run.append(number)
+    if number % 50 == 0:
+        syncless.sleep(0)
+assert turns > 60, turns
+spinner.kill()
+drainer.kill()
+assert not let_run, let_run
+"""
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+@pytest.mark.parametrize("to", ["stderr", "file", "pipe", "socket"])
+def test_entry_lets_no_other_tasklet_run(tmp_path, monkeypatch, to, format):
+    monkeypatch.chdir(tmp_path)
+    done = run_patched(SPINNING, to, format)
+    assert done.returncode == 0, done.stderr[-1000:]

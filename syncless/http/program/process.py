@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+from syncless._core.current import directly
 from syncless.http.program.privileges import Privileges
 from syncless.io.guardedfiles import TRIES, Place, give, is_privileged
 
@@ -155,11 +156,14 @@ class ServiceManager:
     def tell(self, *lines: str) -> None:
         if not self._path:
             return
+        directly(self._send, "\n".join(lines).encode())
+
+    def _send(self, message: bytes) -> None:
         path = "\0" + self._path[1:] if self._path.startswith("@") else self._path
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
         try:
             sock.setblocking(False)
-            sock.sendto("\n".join(lines).encode(), path)
+            sock.sendto(message, path)
         except OSError:
             pass  # it has gone, or does not read
         finally:

@@ -43,13 +43,14 @@ from syncless._core.cpython.layouts cimport (
     forget_holder, holder_of_lock, is_lock, is_rlock, lock_free, lock_is_held, lock_taken, note_holder,
     require, rlock_count, rlock_free, rlock_note, rlock_owner, rlock_taken,
 )
-from syncless._core.current cimport may_park, next_thrown, take_turns, wait_in
+from syncless._core.current cimport acting, may_park, next_thrown, take_turns, wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport woken_by_holder
 from syncless._core.scheduler cimport WOKEN, BaseTasklet
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport peek_loop
 from syncless._core.wait.waitqueue cimport WaitQueue, queue_pop
+from syncless.patches.types.unparked cimport acquire_alone, ident_of, is_on_loop, patience, refuse, seconds_to
 
 from syncless._core.current import uninterrupted
 
@@ -117,12 +118,13 @@ cdef unsigned long ident() noexcept:
     """The OS thread's, or in a tasklet other than main its own, or that of the asyncio task whose step it
     makes."""
     cdef Loop loop = peek_loop()
-    if loop is None or loop.current is None or loop.current is loop.main:
+    cdef BaseTasklet me
+    if loop is None or loop.current is loop.main:
         return PyThread_get_thread_ident()
-    owner = loop.current
-    if isinstance(owner, Tasklet):
-        owner = (<Tasklet> owner).owner_of_locks()
-    return <unsigned long> <uintptr_t> <PyObject*> owner
+    me = acting(loop)
+    if me is None or me is loop.main:
+        return PyThread_get_thread_ident()
+    return ident_of(me)
 
 
 def get_ident() -> int:
@@ -135,10 +137,10 @@ def get_thread_ident() -> int:
     that runs the loop; but each task, and each other callback, takes locks, imports and has values in
     threading.local by itself, because it may wait in the midst of it."""
     cdef Loop loop = peek_loop()
-    cdef BaseTasklet me
-    if loop is None or loop.current is None or not isinstance(loop.current, Tasklet):
+    cdef BaseTasklet me = None if loop is None else acting(loop)
+    if me is None or not isinstance(me, Tasklet):
         return ident()
-    me = (<Tasklet> loop.current).acts_for()
+    me = (<Tasklet> me).acts_for()
     if me is loop.main:
         return PyThread_get_thread_ident()
     return <uintptr_t> (<PyObject*> me if me.locals.slot == NULL else me.locals.slot)
@@ -200,13 +202,20 @@ cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) exce
 
 
 cdef bint try_lock(object self) noexcept:
-    cdef Loop loop
     if not lock_taken(self):
         return False
-    loop = peek_loop()
-    if loop is not None and loop.current is not None:
-        note_holder(self, <uint32_t> loop.current.serial)
+    note_me(self)
     return True
+
+
+cdef inline void note_me(object lock) noexcept:
+    """The running tasklet holds it."""
+    cdef Loop loop = peek_loop()
+    if loop is not None:
+        if loop.current is not None:
+            note_holder(lock, <uint32_t> loop.current.serial)
+        elif loop.still is not None:
+            note_holder(lock, <uint32_t> loop.still.serial)
 
 
 cdef object new_held_lock():
@@ -216,17 +225,17 @@ cdef object new_held_lock():
     return lock
 
 
-cdef object seconds_to(int64_t deadline):
-    """For the interpreter's own acquire()."""
-    return -1 if deadline == NEVER else max(0.0, (deadline - monotonic_ns()) / 1e9)
-
 
 cdef bint take_lock(object self, int64_t deadline) except -1:
     """Waits for a Lock until then; returns whether it has got it."""
     if try_lock(self):
         return True
-    return (acquire_in_turn(self, try_lock, deadline) if may_park()
-        else original_lock_acquire(self, True, seconds_to(deadline)))
+    if may_park():
+        return acquire_in_turn(self, try_lock, deadline)
+    if not acquire_alone(self, original_lock_acquire, deadline):
+        return False
+    note_me(self)
+    return True
 
 
 cdef int give_lock(object self) except -1:
@@ -312,8 +321,12 @@ cdef bint take_rlock(object self, int64_t deadline) except -1:
     """As take_lock()."""
     if try_rlock(self):
         return True
-    return (acquire_in_turn(self, try_rlock, deadline) if may_park()
-        else original_rlock_acquire(self, True, seconds_to(deadline)))
+    if may_park():
+        return acquire_in_turn(self, try_rlock, deadline)
+    if not acquire_alone(self, original_rlock_acquire, deadline):
+        return False
+    rlock_note(self, ident(), 1)
+    return True
 
 
 cdef int give_rlock(object self) except -1:
@@ -419,14 +432,34 @@ def simple_queue_get_nowait(self):
     return simple_queue_get(self, False)
 
 
+cdef object get_alone(object self, object timeout):
+    """Where no tasklet can park: as acquire_alone()."""
+    cdef int64_t deadline, until
+    if not is_on_loop() or (timeout is not None and timeout <= 0):
+        return original_get(self, True, timeout)
+    try:
+        return original_get(self, False)
+    except Empty:
+        deadline = deadline_after(timeout)
+    until = patience(self, deadline)
+    try:
+        return original_get(self, True, seconds_to(until))
+    except Empty:
+        if until == deadline:
+            raise
+    return refuse(self, None)
+
+
 def simple_queue_get(self, block=True, timeout=None):
     """get(block=True, timeout=None) -> item; queue.Empty"""
     cdef int64_t deadline
     cdef Waiters waiters
     cdef BaseTasklet me
     take_turns_at_times()
-    if not block or not may_park():
-        return original_get(self, block, timeout)
+    if not block:
+        return original_get(self, False)
+    if not may_park():
+        return get_alone(self, timeout)
     if timeout is not None and timeout < 0:
         raise ValueError("'timeout' must be a non-negative number")
     try:
