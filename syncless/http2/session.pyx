@@ -19,8 +19,8 @@ disconnected with ENHANCE_YOUR_CALM, and the error log says so.
 
 Fields beyond the limit of a head get the answer 431. Fact: the library checks each byte of each field, and a
 field that the client has named before takes one byte to name again. Danger: a frame of 16 kB took 40 ms.
-Decision: a list that is FAR beyond is not looked at any more, and costs credit. Guarded by
-tests/wsgi/test_http2_hostile.py.
+Decision: a list that is FAR beyond is not looked at any more, and costs credit; so does one that unpacks to
+much more than its bytes. Guarded by tests/wsgi/test_http2_hostile.py and `python -m benchmark.hostile`.
 
 The client may send ROOM bytes of bodies ahead. That is opened again as applications read, or wait for more,
 until UNREAD bytes lie here. So a connection whose applications do not read takes ROOM bytes. Beyond
@@ -61,6 +61,8 @@ cdef enum:
     RESET = 5               # frames that a reset counts for
     CUT_OFF = 100           # that a list of fields which is far too large counts for
     REFILL = 500            # that a second allows
+    TABLE = 4096            # bytes of fields that a client has named before, at most: see price_list()
+    GAIN = 8                # bytes that a byte of others unpacks to
     FAR = 65536             # bytes of fields beyond a limit that are still looked at, for a 431
     FIELD = 32              # bytes that a field counts for, besides its name and value (RFC 9113, 6.5.2)
     MOVED = 256             # bytes that allow one
@@ -178,7 +180,9 @@ cdef int on_frame_recv(nghttp2_session* library, const nghttp2_frame* frame, voi
         if stream is not None:                      # else it has had its answer
             session.credit -= RESET
             stream.silent = True
-    if frame.hd.type != NGHTTP2_HEADERS and frame.hd.type != NGHTTP2_DATA:
+    if frame.hd.type == NGHTTP2_HEADERS:
+        session.price_list(frame.hd.length)
+    elif frame.hd.type != NGHTTP2_DATA:
         return 0
     stream = stream_of(library, frame.hd.stream_id)
     if stream is None:
@@ -418,6 +422,13 @@ cdef class HTTP2Session(Frames):
             self.spared_before, self.spared = self.spared, id       # until it is open
         elif id > self.spared and nghttp2_session_get_stream_user_data(self.library, id) == NULL:
             self.fault = NGHTTP2_PROTOCOL_ERROR if id <= self.skipped else NGHTTP2_STREAM_CLOSED
+
+    cdef void price_list(self, size_t size) noexcept:
+        """A list of fields that has come in so many bytes: what they unpack to costs credit, beyond that which
+        the table holds and a good code gains."""
+        cdef int64_t more = self.listed - TABLE - GAIN * <int64_t> size
+        if more > 0:
+            self.credit -= more // MOVED
 
     cdef void count_frames(self, const uint8_t* at, size_t size) noexcept:
         """Frames cost credit unless they move something. The library tells neither of those that it does not

@@ -193,6 +193,25 @@ def test_list_of_fields_a_little_beyond_the_limit_is_answered_431(connect):
         assert client.get("/", "GET", ("x", "y" * 21_000))[0] == 431
 
 
+def test_lists_of_fields_that_unpack_to_much_more_than_their_bytes_cost_credit(connect):
+    """Each of them is allowed; 100 of them are not."""
+    server, _ = connect(hello)
+    with raw(server) as (sock, file):
+        large = b"\x40\x01x\x7f\xa1\x1e" + b"y" * 4000
+        head = GET.replace(b"\x41", b"\x01")  # which does not go to the table
+        sock.sendall(frame(HEADERS, 5, 1, head + large))
+        sock.sendall(b"".join(frame(HEADERS, 5, 3 + 2 * i, head + b"\xbe" * 6) for i in range(100)))
+        assert goaways(file) == [ENHANCE_YOUR_CALM]
+
+
+def test_request_with_as_many_cookies_as_a_browser_sends_costs_no_credit(connect):
+    _, client = connect(hello)
+    client = client()
+    cookies = [("cookie", f"c{i}=" + "v" * 60) for i in range(30)]
+    for _ in range(1000):
+        assert client.get("/", "GET", *cookies)[0] == 200
+
+
 def test_trailers_far_beyond_their_limit_reset_their_stream(connect):
     server, _ = connect(echo)
     with raw(server, frame(HEADERS, 4, 1, POST)) as (sock, file):
