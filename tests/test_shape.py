@@ -586,6 +586,7 @@ OTHER_ROOMS = {
     "examples": "examples/",
     "typing": "programs that mypy reads, for test_typing.py",
     "elsewhere": "headers that hide what only Linux has",
+    "switches": "the check of uses without a new look, part of `make lint`",
 }
 
 

@@ -127,6 +127,8 @@ cdef void find_place(KeptWait* wait) noexcept:
     cdef PyFrameObject* frame = PyEval_GetFrame()
     cdef PyFrameObject* back
     cdef PyCodeObject* code
+    if frame == NULL:
+        return
     Py_INCREF(<PyObject*> frame)
     while frame != NULL:
         code = PyFrame_GetCode(frame)
@@ -197,8 +199,7 @@ cdef void look(KeptWait* wait, BaseTasklet tasklet, object on) noexcept:
     cdef bint collects = PyGC_Disable()
     cdef PyObject* raised[3]
     set_aside(raised)
-    if PyEval_GetFrame() != NULL:
-        find_place(wait)
+    find_place(wait)
     try:
         find_what(wait, tasklet, on)
     except Exception:

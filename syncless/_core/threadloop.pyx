@@ -239,7 +239,10 @@ cdef Loop get_loop():
     scheduler.new_main(loop)
     owner = _LoopOwner()
     owner.loop = loop
-    (<dict> PyThreadState_GetDict())["syncless"] = owner
+    kept = PyThreadState_GetDict()
+    if kept == NULL:
+        raise MemoryError
+    (<dict> kept)["syncless"] = owner
     syncless_tls_loop = <PyObject*> loop
     loops[loop.thread_id] = loop
     return loop

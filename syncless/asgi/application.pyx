@@ -95,9 +95,9 @@ cdef class ScopeMaker:
             host = PyBytes_FromStringAndSize(data + found.authority, found.authority_size)
             scope["headers"] = [(b"host", host), *(one for one in scope["headers"] if one[0] != b"host")]
         if incoming.stream.layer != NULL:
+            layer = <TlsLayer> incoming.stream.layer
             scope["scheme"] = "https"
-            scope["extensions"]["tls"] = PyDict_Copy(
-                <dict> (<TlsLayer> incoming.stream.layer).described_by(tls_extension))
+            scope["extensions"]["tls"] = PyDict_Copy(<dict> layer.described_by(tls_extension))
         if incoming.trusted:
             self.forward(ScopeRequest(scope))
         return scope
@@ -248,7 +248,7 @@ cdef class ASGIApplication(Application):
         cdef ASGIExchange exchange = <ASGIExchange> ended
         cdef KeptScope kept = exchange.kept
         cdef Memory* memory
-        exchange.kept = None
+        exchange.kept = None                    # while `kept` has it
         self.keep_spare(exchange)
         if kept is not None and fd >= 0 and kept.is_untouched():
             memory = memory_of(self.heads, fd)

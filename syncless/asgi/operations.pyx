@@ -12,6 +12,7 @@ tasklet goes on, and the next receive() gets its message.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 cimport cython
 
+from syncless._core.loop cimport Watcher
 from syncless.http.exchange cimport Exchange
 from syncless.http.stream cimport is_receivable, receive_more
 
@@ -150,7 +151,8 @@ cdef class BodyMessages:
         cdef bytes piece
         cdef char* data = NULL
         cdef Py_ssize_t room, n
-        if self.body.expects_continue or self.body.broken:
+        cdef Watcher owner = self.peer.owner    # keeps the stream
+        if owner is None or self.body.expects_continue or self.body.broken:
             return None
         if not self.body.at_hand():
             if not is_receivable(self.peer.stream) or receive_more(self.peer.stream, self.buffers) <= 0:

@@ -408,6 +408,7 @@ cdef class FirstStep:
         cdef PyObject* result = NULL
         cdef PySendResult outcome
         cdef Relay relay
+        cdef Handle step
         if dispatcher.task_factory is not None or dispatcher.warns or dispatcher.blocks or dispatcher.debug:
             return with_locals(dispatcher.loop.create_task(coroutine))
         if not is_known or not PyCoro_CheckExact(coroutine):
@@ -415,20 +416,21 @@ cdef class FirstStep:
             return self.make_step()
         if self.task is None:
             self.make_spare()
+        step = self.step
         set_coroutine(self.task, coroutine)
         self.list_task()
         if tasks_now is None or tasks_now.setdefault(dispatcher.loop, self.task) is not self.task:
             enter_task(dispatcher.loop, self.task)
-        PyContext_Enter(self.step.context)
+        PyContext_Enter(step.context)
         outcome = PyIter_Send(<PyObject*> coroutine, <PyObject*> None, &result)
         error = raised() if outcome == PYGEN_ERROR else None
-        PyContext_Exit(self.step.context)
+        PyContext_Exit(step.context)
         if tasks_now is None or tasks_now.pop(dispatcher.loop, None) is not self.task:
             leave_task(dispatcher.loop, self.task)
         if outcome != PYGEN_NEXT:
             self.unlist_task()
             set_coroutine(self.task, idle)
-            if self.is_untouched():
+            if self.step is step and self.is_untouched():
                 if error is not None:
                     raise error
                 Py_DECREF(<object> result)

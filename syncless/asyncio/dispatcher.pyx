@@ -329,6 +329,8 @@ cdef class Dispatcher(Calls):
             begin_anew(runner)
         runner.thread = self.thread
         runner.forks = forks
+        if self.engine is None:                     # it has ended while Python code ran
+            return 0
         runner.state = NEW
         self.runner = runner
         self.engine.adopt(runner)
@@ -477,13 +479,14 @@ cdef class Dispatcher(Calls):
 
     cdef int begin_run(self, Loop engine) except -1:
         """Callbacks are called from now on, while the current tasklet waits in wait_for_end()."""
-        cdef Node* one = self.timers.first
+        cdef Node* one
         self.engine = engine
         self.forks = forks
         self.host = engine.current
         self.thread = engine.main if self.loop.of_thread else self.host
         self.failure = None
         self.batch = 0
+        one = self.timers.first
         while one != NULL:
             self.set_timer(<TimerHandle> one.owner)
             one = one.after
@@ -499,13 +502,14 @@ cdef class Dispatcher(Calls):
     cdef int end_run(self, object failure) except -1:
         """wait_for_end() is over. Callbacks that are parked go on all the same."""
         cdef Loop engine = self.engine
-        cdef Node* one = self.timers.first
+        cdef Node* one
         if engine is None:
             return 0
         self.engine = None
         self.runner = None                          # one in line finds that it is not
         self.stopping = False
         self.failure = failure
+        one = self.timers.first
         while one != NULL:
             engine.timers.remove(&(<TimerHandle> one.owner).timer)
             one = one.after

@@ -62,14 +62,18 @@ cdef bint evict_one(Listener listener) except -1:
     that has been idle for longest, else the oldest that has not sent a whole head. Returns whether there was
     one."""
     cdef Deadlines deadlines = listener.deadlines
-    cdef DeadlineNode* head = deadlines.first(HEAD_DEADLINE)
-    cdef DeadlineNode* greeting = deadlines.first(GREETING_DEADLINE)
-    cdef DeadlineNode* lingering = deadlines.first(LINGER_DEADLINE)
-    if lingering != NULL:
-        (<Connection> lingering.place.owner).close(listener.loop, False)
+    cdef DeadlineNode* node = deadlines.first(LINGER_DEADLINE)
+    cdef DeadlineNode* head
+    cdef DeadlineNode* greeting
+    cdef Connection connection
+    if node != NULL:
+        connection = <Connection> node.place.owner
+        connection.close(listener.loop, False)
         return True
     if close_oldest(listener, IDLE_DEADLINE):
         return True
+    head = deadlines.first(HEAD_DEADLINE)
+    greeting = deadlines.first(GREETING_DEADLINE)
     if greeting != NULL and (head == NULL or deadlines.began(greeting) < deadlines.began(head)):
         return close_oldest(listener, GREETING_DEADLINE) or close_oldest(listener, HEAD_DEADLINE)
     return close_oldest(listener, HEAD_DEADLINE) or close_oldest(listener, GREETING_DEADLINE)
@@ -86,8 +90,8 @@ cdef bint close_oldest(Listener listener, int kind) except -1:
         connection = <Connection> node.place.owner
         node = next_of(node)
         if not connection.stream.readable and not has_unsent(&connection.stream) \
-                and connection.close_idle(listener.loop):
-            return True
+                and not connection.asks(listener.loop):
+            return connection.close(listener.loop, False) == 0
     return False
 
 
@@ -153,7 +157,8 @@ def tell_streams(list listeners not None, bint all_of_them) -> None:
         if isinstance(watcher, Connection) and (<Connection> watcher).listener in listeners:
             connection = <Connection> watcher
             if connection.phase == RUNNING:
-                connection.exchange.tell_stop(all_of_them)
+                exchange = connection.exchange      # kept: it runs Python code, and may end
+                exchange.tell_stop(all_of_them)
             elif connection.phase == CARRYING:
                 session = connection.session
                 session.tell_stop(all_of_them)

@@ -104,6 +104,7 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef int listen(self, Loop loop, int bits) except -1
     cdef int linger_or_close(self, Loop loop) except -1
     cdef int read_away(self, Loop loop) except -1
+    cdef bint asks(self, Loop loop) except -1
     cdef bint close_idle(self, Loop loop) except -1
     cdef int close(self, Loop loop, bint reset) except -1
 

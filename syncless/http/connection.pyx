@@ -259,8 +259,11 @@ cdef class Connection(Watcher):
         """Bytes have come, the client takes more, or has left. Tasklets that wait for it have been woken."""
         if bits & HANGUP:
             self.stream.peer_shutdown = True
-        if self.phase == RUNNING and self.exchange.interruptible and self.exchange.left():
-            self.exchange.interrupt(loop)
+        cdef Exchange exchange
+        if self.phase == RUNNING:
+            exchange = self.exchange                # kept: Python code may run, and the request end
+            if exchange.interruptible and exchange.left():
+                exchange.interrupt(loop)
         if bits & READ:
             set_readable(&self.stream)
         if bits & WRITE and self.stream.stalled:
@@ -407,7 +410,8 @@ cdef class Connection(Watcher):
                 if listener.send_away is not None:
                     self.leave()
                     return False
-                session = (<Sessions> listener.http2).begin(&incoming)
+                sessions = <Sessions> listener.http2
+                session = sessions.begin(&incoming)
             if session is None:
                 self.refuse(loop, -used)
             elif self.phase == READING:         # else closed while Python code ran
@@ -450,8 +454,7 @@ cdef class Connection(Watcher):
         loop.adopt(exchange)
         exchange.run_inline(loop)                # may park; others run meanwhile
         listener.admission.end()
-        if listener.counters is not None:
-            exchange.count()
+        exchange.count()
         self.unread = not exchange.body.framing.ended
         self.drop_exchange(exchange)
         if self.stream.torn:
@@ -613,7 +616,8 @@ cdef class Connection(Watcher):
         if self.stream.ended or not (has_input(&self.stream) or self.unread):
             return self.close(loop, False)
         if too_many_linger(listener):
-            (<Connection> listener.deadlines.first(LINGER_DEADLINE).place.owner).close(loop, False)
+            oldest = <Connection> listener.deadlines.first(LINGER_DEADLINE).place.owner
+            oldest.close(loop, False)
         self.move_to(LINGERING)
         listener.lingering += 1
         listener.deadlines.start(&self.deadline, LINGER_DEADLINE, self)
@@ -635,11 +639,15 @@ cdef class Connection(Watcher):
 
     cdef bint close_idle(self, Loop loop) except -1:
         """Closes it, unless a request has come: a proxy does not repeat a POST. Whether it is closed."""
-        if has_bytes(&self.stream):
-            set_readable(&self.stream)
-            loop.push(self)
+        return not self.asks(loop) and self.close(loop, False) == 0
+
+    cdef bint asks(self, Loop loop) except -1:
+        """Whether a request has come, which gets a turn."""
+        if not has_bytes(&self.stream):
             return False
-        return self.close(loop, False) == 0
+        set_readable(&self.stream)
+        loop.push(self)
+        return True
 
     cdef int close(self, Loop loop, bint reset) except -1:
         """Closes now, once. `reset`: the client must not take what it has for the whole."""
@@ -670,8 +678,15 @@ cdef class Connection(Watcher):
 
 cdef int shed_slow_heads(Listener listener) except -1:
     """Too much is buffered: cuts off the connections that have taken the longest for a request's head."""
-    cdef DeadlineNode* node = listener.deadlines.first(HEAD_DEADLINE)
-    while node != NULL and listener.all_held() > listener.buffers.budget:
-        connection, node = <Connection> node.place.owner, next_of(node)
+    cdef Connection connection = None, following = owner_of(listener.deadlines.first(HEAD_DEADLINE))
+    while following is not None and listener.all_held() > listener.buffers.budget:
+        connection, following = following, owner_of(next_of(&following.deadline))
         if connection.stream.inbox.size or connection.phase == CARRYING:
-            connection.close(listener.loop, False)
+            connection.close(listener.loop, False)      # others may run, and the following one go on
+            if following is not None and following.deadline.kind != HEAD_DEADLINE:
+                following = owner_of(listener.deadlines.first(HEAD_DEADLINE))
+    return 0
+
+
+cdef Connection owner_of(DeadlineNode* node):
+    return None if node == NULL else <Connection> node.place.owner

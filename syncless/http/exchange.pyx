@@ -38,7 +38,7 @@ from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport end_process
 from syncless._core.timeout cimport Alarm, stop_throwing, throw_in_time
 from syncless._core.wait.waitqueue cimport wake_all
-from syncless.http.listener cimport Listener
+from syncless.http.listener cimport Counters, Listener
 from syncless.http.peer cimport Body, Carried, Incoming, Peer
 from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads
@@ -309,11 +309,14 @@ cdef class Exchange(Tasklet):
     cdef void count(self) noexcept:
         """It has ended, and the listener counts answers. An upgraded connection took as long as it was used,
         which says nothing of the application."""
+        cdef Counters counters = self.listener.counters
         cdef int code = self.response.code
+        if counters is None:
+            return
         if self.upgraded:
-            self.listener.counters.count_request(101, -1)
+            counters.count_request(101, -1)
         else:
-            self.listener.counters.count_request(
+            counters.count_request(
                 code if self.response.committed and code < CODES else 0, monotonic_ns() - self.started)
 
     # -- when it goes wrong ----------------------------------------------------------------------------------

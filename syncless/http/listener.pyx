@@ -659,9 +659,9 @@ cdef class Listener:
         """A connection closes: nothing of it is kept. `fd`: negative if the descriptor was given away;
         `client`: its address, if it counts for it."""
         if fd >= 0:
-            self.heads.forget(fd)
             if self.data_rates.count:
                 self.data_rates.forget(fd)
+            self.heads.forget(fd)
         if client is not None:
             self.clients.leave(client)
         self.connections -= 1

@@ -8,7 +8,7 @@ request line.
 
 import time
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
@@ -197,7 +197,7 @@ cdef class AccessLog:
     cdef str said(self, object value):
         """str() of a value that an application has put there. Its code may let others run, who write lines:
         what there is of this one is out of their way meanwhile."""
-        cdef bytes begun = PyBytes_FromStringAndSize(self.data + self.line, self.size - self.line)
+        cdef bytes begun = self.data[self.line:self.size] if self.size else b""
         cdef Loop loop = peek_loop()
         cdef BaseTasklet me = None if loop is None else loop.still
         self.size = self.line
@@ -374,7 +374,7 @@ cdef class AccessLog:
         """The lines that are held back; they are the caller's from then on."""
         self.something.clear()
         self.full.clear()
-        block = PyBytes_FromStringAndSize(self.data, self.size)
+        block = self.data[:self.size] if self.size else b""
         self.size = 0
         if self.room > WRITTEN_AT * 4:
             PyMem_Free(self.data)

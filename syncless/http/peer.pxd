@@ -81,13 +81,15 @@ cdef class Peer:
         """What is pending are heads of responses, and they go to frames of their own."""
         if self.stream == NULL:
             self.fail_ended()
-        return (<Carried> self.owner).send_head()
+        owner = <Carried> self.owner            # kept: others may run, and the request end
+        return owner.send_head()
 
     cdef inline int set_trailers(self, bytes trailers) except -1:
         """Their lines, for the end of the response."""
         if self.stream == NULL:
             self.fail_ended()
-        return (<Carried> self.owner).set_trailers(trailers)
+        owner = <Carried> self.owner
+        return owner.set_trailers(trailers)
 
     cdef int fail_ended(self) except -1
     cdef int set_body(self, bytes body) except -1

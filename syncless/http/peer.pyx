@@ -58,7 +58,7 @@ from syncless._core.wait.waitqueue cimport WaitQueue, someone_waits, wake_all
 from syncless.http.listener cimport WRITE_DEADLINE, Listener
 from syncless.http.stream cimport (
     SENT_ALL, STALLED, Stream, consume_inbox, drop_unsent, is_receivable, push_ciphertext, receive,
-    receive_more, send_pending, set_out_body, transmit,
+    receive_more, send_pending, set_out_body, transmit, unsent,
 )
 from syncless.http.wire cimport (
     BEHIND_DATA, IN_TRAILERS, REPLY_CONTINUE, TOO_LONG, TOO_SLOW, body_begin, body_data_rate, body_take,
@@ -163,8 +163,11 @@ cdef class Peer:
         if owner is None:
             self.fail_ended()
         while True:
-            if self.at_hand(&data) > before:    # put there by the owner of a stream that is carried
-                return self.at_hand(&data) - before
+            n = self.at_hand(&data)
+            if n > before:                      # put there by the owner of a stream that is carried
+                return n - before
+            if self.stream == NULL:
+                self.fail_ended()
             n = receive_more(self.stream, self.listener.buffers)
             if n >= 0:
                 self.received += n
@@ -172,9 +175,12 @@ cdef class Peer:
             self.wait_readable()
 
     cdef void consume(self, Py_ssize_t n) noexcept:
+        if self.stream == NULL:
+            return
         consume_inbox(self.stream, self.listener.buffers, n)
         if self.stream.carried:
-            (<Carried> self.owner).consumed()
+            owner = <Carried> self.owner
+            owner.consumed()
 
     cdef Py_ssize_t direct(self, char* into, Py_ssize_t n) except -2:
         cdef Watcher owner = self.owner
@@ -196,14 +202,17 @@ cdef class Peer:
         return got
 
     cdef int expected(self) except -1:
+        if self.stream == NULL:
+            self.fail_ended()
         if self.stream.inbox.size == 0 and not self.answered:   # with bytes the client goes on by itself
             self.send_all(REPLY_CONTINUE, 25)
         return 0
 
     cdef int wait_readable(self) except -1:
         """Parks the tasklet that reads a body until bytes come; BodyTimeout, ClientGone."""
-        cdef Stream* stream = self.stream
         cdef Loop loop = get_loop()
+        cdef Watcher _owner = self.owner        # keeps the stream
+        cdef Stream* stream = self.stream
         cdef int64_t began = loop.clock.now
         cdef int64_t limit = self.listener.limits.ping_ns if self.upgraded else self.listener.limits.body_ns
         if stream == NULL or (stream.fd < 0 and not stream.carried):
@@ -244,9 +253,12 @@ cdef class Peer:
         return 0
 
     cdef int send_soon(self) except -1:
-        if self.stream != NULL and self.stream.carried:
-            return (<Carried> self.owner).send_soon()
-        return self.listener.flusher.add(self.owner)
+        cdef Watcher owner = self.owner
+        if self.stream == NULL:
+            self.fail_ended()
+        if self.stream.carried:
+            return (<Carried> owner).send_soon()
+        return self.listener.flusher.add(owner)
 
     cdef int send_all(self, const char* data, Py_ssize_t size) except -1:
         cdef Watcher owner = self.owner
@@ -257,7 +269,8 @@ cdef class Peer:
         if self.stream != NULL and self.stream.carried:
             return (<Carried> owner).send_all(self, data, size)
         while owner is not None:
-            stream = self.open_stream()
+            self.open_stream()
+            stream = self.stream
             if stream.out_body != NULL:         # a large body of the response before this one
                 n = send_pending(stream, self.listener.buffers)
                 if n == STALLED:
@@ -268,6 +281,8 @@ cdef class Peer:
             ahead = stream.out.size - stream.out_sent
             if ahead + size - done == 0:
                 n = push_ciphertext(stream)
+                if n > 0 and unsent(stream) and not stream.gone:
+                    continue                    # put there while Python code ran
                 if n > 0:
                     break
                 if n == 0:
@@ -339,13 +354,16 @@ cdef class Peer:
         """Parks the tasklet that sends until the client takes more. The stream is gone if that takes longer
         than Limits.write_seconds, or the client is slower than Limits.write_rate."""
         cdef Listener listener = self.listener
-        cdef Stream* stream = self.stream
         cdef Loop loop = get_loop()
+        cdef Watcher owner = self.owner         # keeps the stream
+        cdef Stream* stream = self.stream
         cdef int outcome
+        if stream == NULL:                      # ended while Python code ran in the stream's layer
+            self.fail_ended()
         if someone_waits(self.waiters(loop, WRITE)):
             raise RuntimeError("another tasklet is sending on this connection already")
         if stream.carried:
-            return (<Carried> self.owner).wait_writable(self)
+            return (<Carried> owner).wait_writable(self)
         listener.data_rates.stalled(stream.fd, 0)
         while True:         # the client is checked each time
             outcome = self.wait(WRITE, "client to read", listener.deadlines.lists[WRITE_DEADLINE].length)
@@ -366,7 +384,9 @@ cdef class Peer:
         if self.stream.carried:
             if bit & READ:
                 (<Carried> owner).consumed()
-            return wait_in(self.waiters(loop, bit), why, owner, loop.clock.now + ns)
+            return wait_in(
+                &(<Carried> owner).readers if bit & READ else &(<Carried> owner).writers, why, owner,
+                loop.clock.now + ns)
         if loop is self.listener.loop:
             return wait_fd(loop, self.stream.fd, bit, loop.clock.now + ns, why, owner)
         outcome = wait_foreign_fd(loop, self.stream.fd, bit, loop.clock.now + ns)
@@ -386,12 +406,13 @@ cdef class Peer:
 
     cdef int abort(self) except -1:
         """Whole responses to earlier requests go out before."""
+        cdef Watcher _owner = self.owner        # keeps the stream
         cdef Stream* stream = self.stream
         cdef Loop loop = self.listener.loop
         if stream == NULL:
             return 0
-        if (stream.out.size > stream.out_sent and not stream.gone and not stream.carried
-                and not someone_waits(&loop.fds.entries[stream.fd].writers)):
+        if (not stream.carried and push_ciphertext(stream) > 0 and stream.out.size > stream.out_sent
+                and not stream.gone and not someone_waits(&loop.fds.entries[stream.fd].writers)):
             transmit(stream, stream.out.data + stream.out_sent, stream.out.size - stream.out_sent, NULL, 0)
         stream.gone = stream.torn = True
         return 0
@@ -426,7 +447,9 @@ cdef class Body:
 
     cdef void advance(self, Py_ssize_t n) noexcept:
         """The first n bytes of the window are used up."""
-        self.source.consume(n)
+        cdef Peer source = self.source
+        if source is not None:
+            source.consume(n)
         body_take(&self.framing, n)
 
     cdef Py_ssize_t read_into(self, char* into, Py_ssize_t n) except -1:
@@ -540,7 +563,8 @@ cdef class Body:
             else "malformed trailers" if self.framing.left == IN_TRAILERS else "malformed chunk size")
 
     cdef int wait_for_more(self) except -1:
-        return 0 if self.source.more() else self.fail_gone()
+        cdef Peer source = self.source
+        return 0 if source is not None and source.more() else self.fail_gone()
 
     cdef int fail_gone(self) except -1:
         self.broken = True

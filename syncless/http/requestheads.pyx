@@ -179,20 +179,21 @@ cdef class RequestHeads:
         """The connection is closed: drops its memory."""
         cdef Memory* memory = memory_of(self, fd)
         cdef Memory* last
+        cdef Py_ssize_t at
         if memory == NULL:
             return
-        # they go last: that may run a finaliser
-        made, spare = self.made[memory.index], self.spares[memory.index]
+        at = memory.index
         self.count -= 1
         last = self.memories[self.count]
-        self.memories[memory.index] = last
-        self.made[memory.index] = self.made[self.count]
-        self.spares[memory.index] = self.spares[self.count]
-        self.made[self.count] = self.spares[self.count] = None
-        last.index = memory.index
+        self.memories[at] = last
+        last.index = at
         self.by_fd[fd] = NULL
         PyMem_Free(memory.bytes)
         PyMem_Free(memory)
+        made, spare = self.made[at], self.spares[at]    # they go last: that may run a finaliser
+        self.made[at] = self.made[self.count]
+        self.spares[at] = self.spares[self.count]
+        self.made[self.count] = self.spares[self.count] = None
         made = spare = None
 
     cdef int keep_made(self, int fd, int64_t claimed, object made) except -1:

@@ -1,5 +1,6 @@
 """The bytes of a connection: memory for them, TLS, and the socket. See stream.pyx."""
 
+from cpython.bytes cimport PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint8_t
 from libc.string cimport memcpy
@@ -89,6 +90,7 @@ cdef struct Stream:             # embedded in its owner, which calls close_strea
     uint8_t stalled             # the client is slow; more is sent when it is ready
     uint8_t gone                # nothing more can be sent
     uint8_t carried             # it is one of several in a connection, and has no descriptor
+    uint8_t lent                # bytes of the inbox are in use: return_input() follows, until then they stay
     uint8_t torn                # the client must not take what it has for the whole: reset when it is closed
 
 cdef struct Input:              # the result of borrow_input()
@@ -117,6 +119,10 @@ cdef int half_close(Stream* stream, Buffers buffers) except -1
 cdef int close_stream(Stream* stream, Buffers buffers, Loop loop) except -1
 cdef void free_stream(Stream* stream, Buffers buffers) noexcept
 
+cdef inline bint is_at_work(Stream* stream) noexcept:
+    """Whether its layer is receiving, perhaps into the inbox, and has let others run."""
+    return stream.layer != NULL and (<TlsLayer> stream.layer).at_work
+
 cdef inline bint is_receivable(Stream* stream) noexcept:
     """Whether receiving is worth a system call."""
     return stream.readable or stream.peer_shutdown
@@ -133,6 +139,11 @@ cdef inline void set_readable(Stream* stream) noexcept:
 cdef inline bint keeps_up(Stream* stream) noexcept:
     """Whether the client takes what is sent fast enough to be given more."""
     return not stream.stalled and stream.out.size < OUT_HIGH and stream.out_body == NULL
+
+cdef inline size_t unsent(Stream* stream) noexcept:
+    """Bytes that have not gone to the client, or to the layer."""
+    cdef size_t body = 0 if stream.out_body == NULL else PyBytes_GET_SIZE(<object> stream.out_body)
+    return stream.out.size + body - stream.out_sent
 
 cdef inline bint has_unsent(Stream* stream) noexcept:
     return stream.out.size or stream.out_body != NULL

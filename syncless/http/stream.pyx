@@ -252,25 +252,27 @@ cdef class TlsLayer:
         cdef Py_ssize_t n = 0
         if self.at_work:
             return -1
-        while True:
-            if n > 0 or self.full or self.held and self.incoming.pending:
-                self.at_work = True
-                try:
-                    n = read(self.calls, room, window_on(into, room))
-                    self.full = <size_t> n == room
-                    return n
-                except SSLWantReadError:
-                    self.full = False
-                except (OSError, ValueError):       # the client's close_notify, or bytes that are no TLS
-                    return 0
-                finally:
-                    self.at_work = False
-                    if self.outgoing.pending:       # an alert, or the answer to a key update
-                        self.push(fd)
-            self.held = False
-            n = self.fill(fd, peer_shutdown)
-            if n <= 0:
-                return n
+        self.at_work = True                         # also while `incoming` is filled: `into` must stay
+        try:
+            while True:
+                if n > 0 or self.full or self.held and self.incoming.pending:
+                    try:
+                        n = read(self.calls, room, window_on(into, room))
+                        self.full = <size_t> n == room
+                        return n
+                    except SSLWantReadError:
+                        self.full = False
+                    except (OSError, ValueError):   # the client's close_notify, or bytes that are no TLS
+                        return 0
+                    finally:
+                        if self.outgoing.pending:   # an alert, or the answer to a key update
+                            self.push(fd)
+                self.held = False
+                n = self.fill(fd, peer_shutdown)
+                if n <= 0 or self.closed:
+                    return min(n, <Py_ssize_t> 0)
+        finally:
+            self.at_work = False
 
     cdef int push(self, int fd) except -2:
         """Sends ciphertext: 1 when all of it is gone, 0 when the client has to take some first, -1 when it is
@@ -278,14 +280,14 @@ cdef class TlsLayer:
         cdef ssize_t n
         cdef bint empty = False                     # `outgoing`, and no Python code has run since
         while True:
-            if self.closed:
-                return -1
             if self.unsent is None:
                 if empty:
-                    return 1
+                    return -1 if self.closed else 1
                 self.unsent = take_ciphertext(self.outgoing)
                 self.unsent_from = 0
                 empty = True
+            if self.closed:                         # Python code has run: the descriptor may be another's
+                return -1
             if self.unsent_from == PyBytes_GET_SIZE(self.unsent):
                 self.unsent = None
                 continue
@@ -304,12 +306,15 @@ cdef class TlsLayer:
 
     cdef Py_ssize_t send(self, int fd, const char* a, size_t na, const char* b, size_t nb) except -2:
         """As send(2) of a and then b: how many plain bytes were taken; -1 with errno. Bytes that
-        were taken may still have to be pushed."""
+        were taken may still have to be pushed. EINTR: Python code has run, so the caller looks again where
+        its bytes are."""
         cdef size_t n
         cdef bytes plain                            # a copy: the buffers may be gone when Python code has run
-        cdef int pushed = 0 if self.at_work else self.push_on(fd)
-        if pushed <= 0:
-            errno_is(EPIPE if pushed < 0 else EAGAIN)
+        cdef int pushed = 0
+        if self.at_work or self.closed or self.unsent is not None:
+            if not self.at_work:
+                pushed = self.push(fd)
+            errno_is(EPIPE if pushed < 0 else EAGAIN if pushed == 0 else EINTR)
             return -1
         if na and nb and na + nb <= RECORD:         # head and body in one record
             plain = PyBytes_FromStringAndSize(NULL, na + nb)
@@ -439,7 +444,7 @@ cdef Py_ssize_t receive_raw(Stream* stream, char* into, size_t room) noexcept:
 cdef Py_ssize_t receive_more(Stream* stream, Buffers buffers) except -2:
     """As receive(), behind what is in the inbox already, which gets room for a body."""
     cdef Py_ssize_t n
-    if not is_receivable(stream):
+    if not is_receivable(stream) or is_at_work(stream):
         return -1
     if stream.inbox_start:
         compact(stream, buffers)
@@ -459,7 +464,7 @@ cdef Py_ssize_t receive_little(Stream* stream, Buffers buffers) except -2:
     cdef Py_ssize_t n
     if borrowed == NULL:                        # a finaliser switched while another connection had it
         return receive_more(stream, buffers)
-    if not is_receivable(stream):
+    if not is_receivable(stream) or is_at_work(stream):
         return -1
     if stream.inbox_start:
         compact(stream, buffers)
@@ -491,8 +496,9 @@ cdef Py_ssize_t borrow_input(Stream* stream, Buffers buffers, Input* input) exce
         return n
     if waiting == input.size:
         n = receive_little(stream, buffers)
-        if n <= 0:
-            return n
+        if n <= 0 or stream.inbox.size == 0:
+            return min(n, <Py_ssize_t> 0)
+    stream.lent = True
     input.data = stream.inbox.data + stream.inbox_start
     input.size = stream.inbox.size - stream.inbox_start
     return input.size
@@ -501,7 +507,11 @@ cdef Py_ssize_t borrow_input(Stream* stream, Buffers buffers, Input* input) exce
 cdef int return_input(Stream* stream, Buffers buffers, Input* input, Py_ssize_t used) except -1:
     """The first `used` bytes are used up; the others wait in the inbox."""
     if not input.shared:
+        stream.lent = False
         consume_inbox(stream, buffers, used)
+        if stream.fd < 0:                       # closed meanwhile
+            buffers.release(&stream.inbox)
+            stream.inbox_start = 0
         return 0
     buffers.scratch = input.data
     return buffers.hold(&stream.inbox, input.data + used, input.size - used) if used < input.size else 0
@@ -583,6 +593,8 @@ cdef int send_pending(Stream* stream, Buffers buffers) except -2:
             if stream.layer == NULL:
                 break
             n = push_ciphertext(stream)
+            if n > 0 and unsent(stream) and not stream.gone:
+                continue                        # put there while Python code ran
             if n > 0:
                 break
             if n < 0:
@@ -661,9 +673,9 @@ cdef int close_stream(Stream* stream, Buffers buffers, Loop loop) except -1:
             make_reset(stream.fd)
         close_fd(stream.fd)
         stream.fd = -1
-    if layer is None or not layer.at_work:      # else it is receiving into the inbox
+    if not stream.lent and (layer is None or not layer.at_work):    # else the inbox is in use
         buffers.release(&stream.inbox)
-    stream.inbox_start = 0
+        stream.inbox_start = 0
     drop_unsent(stream, buffers)
     return 0
 

@@ -211,9 +211,10 @@ cdef class Threads:
         cdef char decoded[DECODED]
         cdef match here
         cdef bytes_view path
-        if fd >= self.core.owned_size or self.core.owned[fd] == PYTHONS:
-            if fd < self.core.owned_size:
-                self.core.owned[fd] = 0
+        if fd >= self.core.owned_size:
+            return False
+        if fd >= 0 and self.core.owned[fd] == PYTHONS:      # a request of HTTP/2 has no descriptor
+            self.core.owned[fd] = 0
             return False
         if found.escaped and found.path_size > DECODED:
             return False
@@ -503,13 +504,13 @@ cdef class Shared(Application):
     cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1:
         cdef Stream* stream = incoming.stream
         cdef int fd = stream.fd
-        self.heads.forget(fd)                   # as closing would
         loop.fds.entry(fd).watcher = NULL
         loop.fds.disarm_after_wait(fd)          # nobody else waits for it
         self.threads.send(
             fd % self.threads.core.thread_count, fd, self.listener, <str> incoming.address, incoming.port,
             stream.inbox.data + stream.inbox_start, stream.inbox.size - stream.inbox_start)
         stream.fd = -1                          # a thread closes it
+        self.heads.forget(fd)                   # as closing would; last, because that may run a finaliser
         return 0
 
     def close(self) -> None:

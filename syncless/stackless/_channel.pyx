@@ -157,8 +157,10 @@ cdef class channel(Meeting):
     cdef int give_back(self, object value) except -1:
         """A receiver ended before it took its value."""
         cdef BaseTasklet target
-        if self.first(-1) != NULL:
-            target = queue_pop(&self.receivers)
+        cdef PyObject* first = self.first(-1)
+        if first != NULL:
+            target = <BaseTasklet> first
+            queue_remove(&self.receivers, target)
             self.waits += 1
             target.value = value
             return self.meet(target)

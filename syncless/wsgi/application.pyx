@@ -602,7 +602,8 @@ cdef class WSGIApplication(Application):
         if exchange is None:
             exchange = WSGIExchange(<Listener> incoming.listener, self.call)
         if incoming.stream.layer != NULL:
-            environ.update((<TlsLayer> incoming.stream.layer).described_by(_tls_variables))
+            layer = <TlsLayer> incoming.stream.layer
+            environ.update(layer.described_by(_tls_variables))
         if incoming.trusted:
             self.forward(EnvironRequest(environ))
         if incoming.stream.layer != NULL or incoming.trusted:

@@ -2,6 +2,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop
@@ -10,7 +11,10 @@ from syncless._core.threadloop cimport get_loop
 from syncless.http.listener cimport (
     QUEUE_DEADLINE, Admission, DeadlineNode, Deadlines, Flusher, ResponseHeads, next_of,
 )
-from syncless.http.stream cimport Buffer, Buffers
+from syncless.http.stream cimport (
+    Buffer, Buffers, Input, Stream, TlsLayer, borrow_input, close_stream, free_stream, receive_more, return_input,
+    send_pending, transmit,
+)
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -235,3 +239,53 @@ cdef class Turns:
 
     def expire(self):
         self.admission.expire()
+
+
+cdef class Wire:
+    """The stream of a descriptor, which is its own from now on; `layer`: a TlsLayer, or None."""
+    cdef Stream stream
+    cdef Buffers buffers
+    cdef Input input
+
+    def __cinit__(self, Buffers buffers not None, int fd, TlsLayer layer=None):
+        self.buffers = buffers
+        self.stream.fd = fd
+        self.stream.readable = True
+        if layer is not None:
+            Py_INCREF(layer)
+            self.stream.layer = <PyObject*> layer
+
+    def __dealloc__(self):
+        free_stream(&self.stream, self.buffers)
+
+    def receive(self):
+        """What receive_more() says, and the inbox."""
+        self.stream.readable = True
+        got = receive_more(&self.stream, self.buffers)
+        return got, self.inbox()
+
+    def inbox(self):
+        return self.stream.inbox.data[:self.stream.inbox.size] if self.stream.inbox.size else b""
+
+    def borrow(self):
+        self.input.size = 0
+        return borrow_input(&self.stream, self.buffers, &self.input)
+
+    def borrowed(self):
+        return self.input.data[:self.input.size]
+
+    def give_back(self, used):
+        return_input(&self.stream, self.buffers, &self.input, used)
+
+    def close(self):
+        close_stream(&self.stream, self.buffers, get_loop())
+
+    def put(self, bytes data not None):
+        """Behind what is to be sent."""
+        self.buffers.append(&self.stream.out, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    def send_pending(self):
+        return send_pending(&self.stream, self.buffers)
+
+    def transmit(self, bytes data not None):
+        return transmit(&self.stream, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), NULL, 0)

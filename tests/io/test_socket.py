@@ -2,6 +2,7 @@
 others."""
 
 import array
+import contextlib
 import errno
 import inspect
 import os
@@ -451,3 +452,32 @@ def test_selectable_backend(in_backend):
             serving.kill()
 
     in_backend(body)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full backlog refuses connections")
+def test_connect_of_a_socket_that_is_closed_meanwhile_fails():
+    """Its number may be another's by then, which is connected."""
+    outcome = []
+
+    def connect(sock):
+        try:
+            outcome.append(sock.connect(full.getsockname()))
+        except OSError as error:
+            outcome.append(error.errno)
+
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as clients:
+        for _ in range(3):
+            client = clients.enter_context(standard.socket())
+            client.setblocking(False)
+            client.connect_ex(full.getsockname())
+        sock = socket.socket()
+        tasklet = spawn(connect, sock)
+        sleep(0)
+        number = sock.fileno()
+        sock.close()
+        pair = standard.socketpair()
+        assert number in [each.fileno() for each in pair]
+        tasklet.join()
+        for each in pair:
+            each.close()
+    assert outcome == [errno.EBADF]

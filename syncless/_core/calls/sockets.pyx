@@ -299,26 +299,28 @@ def connect_error(socket self not None, method, address) -> int:
     if the socket's time is over."""
     cdef int64_t deadline = UNKNOWN
     cdef long long timeout = self.sock_timeout
-    cdef int flags, error, fd = self.sock_fd
+    cdef int fd, flags, error
     cdef socklen_t length = sizeof(int)
     begin(self, 0)
     while True:
+        fd = self.sock_fd
         flags = begin_nonblocking(fd)
         self.sock_timeout = -1
         try:
             error = method(self, address)
         finally:
             self.sock_timeout = timeout
-            end_nonblocking(fd, flags)
+            if self.sock_fd == fd:                      # else closed by code that ran meanwhile
+                end_nonblocking(self.sock_fd, flags)
         if timeout == 0:
             return error
         if deadline == UNKNOWN:
             deadline = NEVER if timeout < 0 else monotonic_ns() + timeout
         if error == EINPROGRESS or error == EALREADY or error == EINTR:
-            if not is_ready(fd, WRITE):       # on loopback it is decided already
-                if wait_fd(get_loop(), fd, WRITE, deadline, "socket write", self) == TIMED_OUT:
+            if not is_ready(self.sock_fd, WRITE):       # on loopback it is decided already
+                if wait_fd(get_loop(), self.sock_fd, WRITE, deadline, "socket write", self) == TIMED_OUT:
                     return -1
-            if getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0:
+            if getsockopt(self.sock_fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0:
                 error = errno
             return error
         if error != EAGAIN:
@@ -349,8 +351,9 @@ def real_close(self, _ss=None):
     One with SO_LINGER waits until the peer has taken all: in a thread.
     """
     cdef int fd = (<socket> self).sock_fd
+    cdef bint lingers = fd >= 0 and may_park() and syncless_lingers(fd)
     forget(fd)
-    if fd >= 0 and may_park() and syncless_lingers(fd):
+    if lingers:
         lingering.run(native_close, self)
     else:
         native_close(self)

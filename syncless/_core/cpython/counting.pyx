@@ -106,10 +106,15 @@ cdef int on_trace(PyObject* thing, PyFrameObject* frame, int what, PyObject* arg
 cdef bint interpreter_checks() except -1:
     """Whether the bytecode that comes is one at which the interpreter itself lets another thread run: a call,
     a jump back, the beginning of a function. To be asked by a function that is called before it."""
-    cdef object frame = <object> <PyObject*> PyEval_GetFrame()
-    cdef bytes code = frame.f_code.co_code
-    cdef Py_ssize_t at = frame.f_lasti
+    cdef PyObject* running = <PyObject*> PyEval_GetFrame()
+    cdef bytes code
+    cdef Py_ssize_t at
     cdef int argument = 0
+    if running == NULL:
+        return False
+    frame = <object> running
+    code = frame.f_code.co_code
+    at = frame.f_lasti
     while code[at] == EXTENDED_ARG:
         argument = argument << 8 | code[at + 1]
         at += 2
@@ -154,7 +159,8 @@ cdef int prepare_stack(dict known) except -1:
     if not BY_MONITORING:
         return 0
     monitoring = sys.monitoring
-    frame = <object> <PyObject*> PyEval_GetFrame() if PyEval_GetFrame() != NULL else None
+    running = PyEval_GetFrame()
+    frame = None if running == NULL else <object> <PyObject*> running
     while frame is not None:
         code = frame.f_code
         if id(code) not in known:

@@ -412,8 +412,9 @@ def select(cases, timeout=None):
         if selection.winner is None:
             loop.park(IN_SELECT, selection, deadline)
     except BaseException:
-        if selection.winner is not None:
-            selection.winner.undo(selection.value)
+        case = selection.winner
+        if case is not None:
+            case.undo(selection.value)
         raise
     finally:
         loop.mutual_count -= mutual
