@@ -223,7 +223,8 @@ def test_handlers_and_applications_are_imported_by_the_user_only(folder, options
         "/n=handlers:n",
     ]
     said = fails(folder, *options, start=line)
-    assert "has no attribute 'n'" in said and set((mine / "imported").read_text().split()) == {str(WHO.pw_uid)}
+    imported = (mine / "imported").read_text().split()
+    assert "has no attribute 'n'" in said and set(imported) == {str(WHO.pw_uid)}
 
 
 def test_check_without_root_rights_says_what_serving_would(folder):
