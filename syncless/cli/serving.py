@@ -22,7 +22,8 @@ from syncless.http.errorlog import configure, write_from
 from syncless.http.notices import flush
 from syncless.http.options import ALL, CALLS_ONLY, PROGRAM, SERVER
 from syncless.http.program.hooks import Hooks
-from syncless.http.program.loading import enter, hold_back
+from syncless.http.program.loading import admit, admitted, enter, hold_back
+from syncless.http.program.preparing import nothing_yet
 from syncless.http.program.privileges import Privileges
 from syncless.http.program.process import set_title
 from syncless.http.status.options import StatusOptions
@@ -45,13 +46,13 @@ def serve_command(arguments: list[str]) -> int:
     options = parse(arguments)
     name = str(Declared(names_of(options)))
     becomes = options.user is not None or options.group is not None  # and imports then
-    here = options.check or not (options.workers or becomes)  # else they are patched and import later
+    here = not (options.check or options.workers or becomes)  # else they are patched and import later
     try:
         chdir = os.path.abspath(options.chdir) if options.chdir else None
         with of_option("--chdir"):
             enter(chdir or ".")
         sys.path[:0] = options.app_dir
-        if becomes and is_privileged() and not options.check:
+        if becomes and is_privileged():
             will_give_up()
             hold_back()
         if options.env_file is not None:
@@ -65,13 +66,7 @@ def serve_command(arguments: list[str]) -> int:
             application = Server.adapt(application)
         settings = settings_of(options)
         if options.check:
-            Server(application, **settings)
-            configure(options.logging)
-            Hooks(dict(options.hooks)).load_all()
-            Privileges.of(options.user, options.group)
-            program = arguments_of(options, PROGRAM)
-            shown = (program["status"], program["metrics"], program["status_public"])
-            StatusOptions.of(*shown, health=program["health"])
+            _check(options, application, settings)
             print(f"syncless: {name} can be served")
             return 0
     except (ApplicationFailed, ApplicationNotFound, HookFailed, TypeError, ValueError) as error:
@@ -105,6 +100,26 @@ def serve_command(arguments: list[str]) -> int:
     finally:
         flush()
     return 0
+
+
+def _check(options: argparse.Namespace, application: Any, settings: dict[str, Any]) -> None:
+    """Looks at all that `serve` would use, in its order: what is the user's is imported by the user."""
+    privileges = Privileges.of(options.user, options.group)
+    native, threads = settings.pop("native"), settings.pop("native_threads")
+    program = arguments_of(options, PROGRAM)
+    shown = (program["status"], program["metrics"], program["status_public"])
+    StatusOptions.of(*shown, health=program["health"])
+    server = Server(nothing_yet, **settings)
+    with admitted():
+        configure(options.logging, None if privileges is None else privileges.ids)
+    if privileges is not None:
+        privileges.drop()
+        admit()
+    Patching(options.patch)()
+    server.application = Server.adapt(application)
+    if native:
+        server.handle_natively(native, threads)
+    Hooks(dict(options.hooks)).load_all()
 
 
 def names_of(options: argparse.Namespace) -> Any:

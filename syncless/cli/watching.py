@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 from syncless.http.notices import complain
+from syncless.io.guardedfiles import Place
 
 ENDINGS = (".py", ".toml")
 LOOK_MILLISECONDS = 500
@@ -39,8 +40,9 @@ def forget_bytecode(path: str) -> None:
     """Python tells by a file's size and its time in whole seconds whether it has compiled it: one that is
     saved twice within a second may be taken for the one before."""
     for level in ("", "1", "2"):
-        with contextlib.suppress(OSError):
-            os.unlink(importlib.util.cache_from_source(path, optimization=level))
+        compiled = importlib.util.cache_from_source(path, optimization=level)
+        with contextlib.suppress(OSError), Place(compiled) as place:
+            place.unlink()
 
 
 def main(master: int, paths: list[str]) -> None:

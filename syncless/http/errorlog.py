@@ -21,7 +21,7 @@ from syncless._core.loop import checked
 from syncless._core.nonblockingtext import LAST_SECONDS, NonblockingText, is_plain, standard
 from syncless._core.tasklet import where_it_may_wait
 from syncless.http.notices import visible
-from syncless.io.guardedfiles import Owner, append_to
+from syncless.io.guardedfiles import Owner, append_to, is_privileged
 
 LOGGER = "syncless.error"
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
@@ -297,18 +297,26 @@ def running_request() -> Any:
 # -- logging ------------------------------------------------------------------------------------------
 
 
-def configure(settings: Mapping[str, Any] | None) -> None:
+def configure(settings: Mapping[str, Any] | None, owner: Owner | None = None) -> None:
     """Configures the module logging: the arguments of `logging.config.dictConfig`, of which ``version`` is 1,
-    and other loggers stay as they are. ValueError."""
+    and other loggers stay as they are. Its files are opened as ours are, for the same owner. ValueError."""
     if settings is None:
         return
-    from logging.config import dictConfig  # not everybody needs it
+    import logging  # not everybody needs it
+    from logging.config import dictConfig
 
+    def guarded(file: str, mode: str, **named: Any) -> Any:
+        return open(file, mode, **named, opener=lambda path, flags: append_to(path, flags, owner))
+
+    if is_privileged():
+        logging.open = guarded  # type: ignore[attr-defined]  # what a FileHandler keeps when it is made
     try:
         dictConfig({"version": 1, "disable_existing_loggers": False, **settings})
     except (ValueError, TypeError, AttributeError, ImportError, OSError) as error:
         why = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
         raise ValueError(f"logging cannot be configured: {why}") from None
+    finally:
+        vars(logging).pop("open", None)
 
 
 def _is_handled() -> bool:

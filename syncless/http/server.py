@@ -158,13 +158,10 @@ class Server:
         self.keeps_slowest = False
         """Whether anybody wants to know the slowest requests; set before it starts."""
         self.logs = Logs(access_log, access_log_format, error_log, error_log_format)
-        if native and http2 == "cleartext":
-            raise ValueError("http2='cleartext' cannot be combined with native handlers: they speak HTTP/1.1")
-        if native and standby_threads:
-            raise ValueError("standby_threads cannot be combined with native handlers, which hold no loop")
-        self.handler_threads: HandlerThreads = (
-            self.threads_of(native, native_threads, self.limits) if native else NoHandlerThreads()
-        )
+        self.standby_threads = standby_threads
+        self.handler_threads: HandlerThreads = NoHandlerThreads()
+        if native:
+            self.handle_natively(native, native_threads)
         if request_slots not in requestslots.CHOICES:
             raise ValueError(f"request_slots must be 'keep' or 'fresh', not {request_slots!r}")
         self.request_slots = request_slots
@@ -172,7 +169,6 @@ class Server:
             raise ValueError(f"on_hangup must be one of {', '.join(ON_HANGUP)}, not {on_hangup!r}")
         self.on_hangup = on_hangup
         self.request_ids = request_ids
-        self.standby_threads = standby_threads
         if standby_threads:
             standby = import_module("syncless.http.standby")
             self.handler_threads = standby.StandBy(standby_threads, self.limits.held_seconds)
@@ -222,6 +218,14 @@ class Server:
     @staticmethod
     def threads_of(native: Mapping[str, Any], threads: int, limits: Limits) -> HandlerThreads:
         return NoHandlerThreads()
+
+    def handle_natively(self, native: Mapping[str, Any], threads: int) -> None:
+        """Before it starts: ``native`` and ``native_threads``. The handlers are imported."""
+        if self.http2 == "cleartext":
+            raise ValueError("http2='cleartext' cannot be combined with native handlers: they speak HTTP/1.1")
+        if self.standby_threads:
+            raise ValueError("standby_threads cannot be combined with native handlers, which hold no loop")
+        self.handler_threads = self.threads_of(native, threads, self.limits)
 
     # -- starting -----------------------------------------------------------------------------------------
 

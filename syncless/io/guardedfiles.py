@@ -225,6 +225,7 @@ class Place:
             return os.dup(self.descriptor)
         if self._follow:
             return self.open(flags)
+        empties, flags = flags & os.O_TRUNC, flags & ~os.O_TRUNC
         for _ in range(TRIES):
             with contextlib.suppress(FileNotFoundError):
                 fd, made = self.open(flags & ~os.O_CREAT), False
@@ -241,6 +242,8 @@ class Place:
                 self.check(fd, (owner[0] if owner is not None and owner[0] >= 0 else 0,))
             if owner is not None and (made or not self.guarded):
                 give(fd, owner)
+            if empties:
+                os.ftruncate(fd, 0)
         except BaseException:
             os.close(fd)
             raise

@@ -11,6 +11,7 @@ import errno
 import os
 import socket
 import stat
+import sys
 
 from syncless.io.guardedfiles import Owner, Place
 
@@ -34,11 +35,12 @@ def bind_file(sock: socket.socket, path: str, mode: int, owner: Owner = (-1, -1)
     """Binds the socket to a path. Its file has this mode, whatever the umask is, and is never open to more
     users. PermissionError if somebody has put another file in its place meanwhile."""
     with Place(path) as place:
-        try:  # on Linux the file gets the mode of the socket, less the umask
-            os.fchmod(sock.fileno(), mode)
-            before = None
-        except OSError:
-            before = os.umask(0o777 & ~mode | 0o077)
+        narrow = False
+        if sys.platform == "linux":  # the file gets the mode of the socket, less the umask
+            with contextlib.suppress(OSError):
+                os.fchmod(sock.fileno(), mode)
+                narrow = True
+        before = None if narrow else os.umask(0o777 & ~mode | 0o077)
         try:
             sock.bind(path)
         finally:
@@ -51,7 +53,7 @@ def bind_file(sock: socket.socket, path: str, mode: int, owner: Owner = (-1, -1)
             if stat.S_IMODE(about.st_mode) != mode:
                 os.chmod(path, mode)
             return
-        fd = place.open(os.O_RDONLY | os.O_PATH)
+        fd = place.open(os.O_RDONLY | getattr(os, "O_PATH", 0))
         try:
             about = os.fstat(fd)
             if not stat.S_ISSOCK(about.st_mode) or about.st_uid != os.geteuid() or about.st_nlink != 1:

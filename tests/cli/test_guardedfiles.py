@@ -29,6 +29,8 @@ USER = "nobody"
 WHO = pwd.getpwnam(USER)
 HERS = (WHO.pw_uid, WHO.pw_gid)
 APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+RUN = "import sys\nfrom syncless.cli import main\n"
+MAIN = "sys.exit(main(sys.argv[1:]))\n"
 APP = """
 def app(environ, start_response):
     start_response("200 OK", [])
@@ -93,7 +95,7 @@ def fails(folder, *options, start=None):
         text=True,
         timeout=60,
     )
-    assert done.returncode in (1, 2) and "Traceback" not in done.stderr, done.stderr
+    assert done.returncode in (1, 2, 3) and "Traceback" not in done.stderr, done.stderr
     return done.stderr
 
 
@@ -186,15 +188,62 @@ def test_root_imports_no_module_from_the_users_directory(folder):
     (mine / "app.py").write_text(APP)
     for name in ("setproctitle", "json", "traceback", "dotenv"):
         (mine / f"{name}.py").write_text("import os\nopen('imported', 'a').write(f'{os.geteuid()} ')\nfail\n")
-    (folder / "run.py").write_text(
-        "import sys\nfrom syncless.cli import main\nsys.exit(main(sys.argv[1:]))\n"
-    )
+    (folder / "run.py").write_text(RUN + MAIN)
     line = [sys.executable, str(folder / "run.py"), "app:app", "--chdir", str(mine), "--user", USER]
     with Served(folder, [*line, "--bind", "127.0.0.1:0", "--workers", "1"]) as server:
         assert server.get("/") == "here"
         server.process.send_signal(signal.SIGHUP)
         assert server.get("/") == "here"
     assert not (mine / "imported").exists() or "0" not in (mine / "imported").read_text().split()
+
+
+BORN = """
+import os
+with open("imported", "a") as file:
+    file.write(f"{os.geteuid()} ")
+"""
+
+
+@pytest.mark.parametrize("options", [["--check"], ["--workers", "1"], []])
+def test_handlers_and_applications_are_imported_by_the_user_only(folder, options):
+    pytest.importorskip("syncless.native.handlerthreads", reason="native handlers are not built")
+    mine = folder / "mine"
+    (mine / "app.py").write_text(BORN + APP)
+    (mine / "handlers.py").write_text(BORN)
+    (folder / "run.py").write_text(
+        RUN + "import syncless.native.handlerthreads\n" + MAIN
+    )  # in case only root can
+    line = [
+        sys.executable,
+        str(folder / "run.py"),
+        "app:app",
+        "--chdir",
+        str(mine),
+        "--native",
+        "/n=handlers:n",
+    ]
+    said = fails(folder, *options, start=line)
+    imported = (mine / "imported").read_text().split()
+    assert "has no attribute 'n'" in said and set(imported) == {str(WHO.pw_uid)}
+
+
+def test_check_without_root_rights_says_what_serving_would(folder):
+    (folder / "mine" / "app.py").write_text(BORN + APP)
+    line = [*command("app:app"), "--chdir", str(folder / "mine"), "--check", "--user", USER]
+    done = subprocess.run(line, cwd=folder, env=environment(), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "syncless: app:app can be served\n"), done.stderr
+    assert (folder / "mine" / "imported").read_text() == f"{WHO.pw_uid} "
+
+
+@pytest.mark.parametrize("kind", WHY)
+def test_files_of_the_module_logging_are_refused_too(folder, kind):
+    path = make_trap(kind, folder)
+    (folder / "syncless.toml").write_text(
+        f"[logging.handlers.file]\nclass = 'logging.FileHandler'\nfilename = '{path}'\nmode = 'w'\n"
+        "[logging.loggers.syncless]\nhandlers = ['file']\n"
+    )
+    assert WHY[kind] in fails(folder, "--workers", "1")
+    assert is_untouched(path if kind == "file of root" else folder / "victim")
 
 
 def test_user_serves_from_no_directory_that_only_root_could_enter(folder):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from syncless.http.errorlog import warn
@@ -16,11 +16,14 @@ from syncless.tools.records import record
 
 @record(frozen=True)
 class Preparation:
-    """``hooks``, ``privileges`` and ``chdir`` of `serve`."""
+    """``hooks``, ``privileges`` and ``chdir`` of `serve`; and ``native``, if that is imported after the
+    privileges are dropped."""
 
     hooks: Hooks
     privileges: Privileges | None = None
     folder: str | None = None
+    native: Mapping[str, Any] | None = None
+    native_threads: int = 0
 
     def make_server(self, make: Callable[[Any], Server], application: Any) -> Server:
         """A Server, by `make`, that gets its application by take(): code of users runs neither as root nor
@@ -38,6 +41,8 @@ class Preparation:
             self.privileges.drop()
             admit()
             self.enter_for_good()
+            if self.native:
+                server.handle_natively(self.native, self.native_threads)
         self.hooks.call(hook)
         try:
             server.application = server.adapt(server.application)

@@ -12,7 +12,7 @@ from syncless.http.notices import open_missing
 from syncless.http.program.blocking import Patch, StallWarning, warn_of_blocking_modules
 from syncless.http.program.firstprocess import begin_in_child
 from syncless.http.program.hooks import Hook, Hooks
-from syncless.http.program.loading import enter, hold_back, refuse_while_importing
+from syncless.http.program.loading import admitted, enter, hold_back, refuse_while_importing
 from syncless.http.program.master import Master
 from syncless.http.program.preparing import Preparation
 from syncless.http.program.privileges import Privileges
@@ -54,21 +54,24 @@ def serve_until_stopped(
     if folder is not None:
         enter(folder)
         _by_name(folder, options)
-    preparation = Preparation(Hooks(hooks), Privileges.of(user, group), folder)
-    if preparation.privileges is not None:
+    privileges, native = Privileges.of(user, group), {}
+    if privileges is not None:
         if is_privileged():
             will_give_up()
             hold_back()
             pid_file = _by_name_of_files(folder, options, pid_file)
+            native = {name: options.pop(name) for name in ("native", "native_threads") if name in options}
         if options.get("unix_owner") is None:
-            options["unix_owner"] = preparation.privileges.owner()
+            options["unix_owner"] = privileges.owner()
+    preparation = Preparation(Hooks(hooks), privileges, folder, **native)
     if umask is not None:
         os.umask(umask)
     seen = StatusOptions.of(
         status, metrics, status_public, options.get("unix_mode"), options.get("unix_owner"), health
     )
-    configure(logging)
-    with PidFile(pid_file, None if workers else preparation.privileges):
+    with admitted():
+        configure(logging, None if privileges is None else privileges.ids)
+    with PidFile(pid_file, None if workers else privileges):
         if workers:
             Master(
                 server_type,
@@ -85,7 +88,7 @@ def serve_until_stopped(
             ).run()
             return
         patch()
-        if preparation.privileges is None:  # errors of the application come before its sockets
+        if privileges is None:  # errors of the application come before its sockets
             application = server_type.adapt(application)
         server = preparation.make_server(lambda it: server_type(it, host, port, **options), application)
         silent = quiet or server.standby_threads  # a takeover is told by itself
