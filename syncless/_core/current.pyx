@@ -5,6 +5,8 @@ A wait puts the tasklet into a wait queue, parks it, and takes it out again if i
 returns, whatever the outcome, the tasklet stands in no queue.
 """
 
+from os import environ
+
 from libc.errno cimport EBADF
 from libc.stdint cimport int64_t, uint16_t
 from libc.string cimport strerror
@@ -16,7 +18,7 @@ from syncless._core.loop cimport FdEntry, Loop
 from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.scheduler cimport (
-    SHIELDED, TIMED_OUT, WOKEN, BaseTasklet, failed, is_poll_due, next_pending, unchecked_park,
+    EXPLORES, SHIELDED, TIMED_OUT, WOKEN, BaseTasklet, failed, is_poll_due, next_pending, unchecked_park,
 )
 from syncless._core.threadloop cimport get_loop, peek_loop
 from syncless._core.wait.waitqueue cimport WaitQueue, is_queued, queue_add, queue_remove
@@ -228,3 +230,8 @@ def wake(BaseTasklet tasklet not None, value=None) -> bool:
     if tasklet.why != IN_PARK:
         return False                    # a waiter for a lock or a socket must not go on without it
     return get_loop().wake(tasklet, value) == 1
+
+
+if EXPLORES and environ.get("SYNCLESS_EXPLORE"):
+    from syncless._core.explore import explore
+    explore(int(environ["SYNCLESS_EXPLORE"]))
