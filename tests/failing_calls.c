@@ -161,15 +161,20 @@ int close(int fd) {
     return real(fd);
 }
 
-/* Whether all lies in memory must come from the seed as well. */
-ssize_t preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags) {
-    REAL(preadv2);
-    if (state && flags & RWF_NOWAIT && happens(harmless_one_in)) {
-        errno = EAGAIN;
-        return -1;
+/* Whether all of a file lies in memory must come from the seed as well. */
+#define IN_MEMORY(call)                                                                    \
+    ssize_t call(int fd, const struct iovec *parts, int count, off_t offset, int flags) {  \
+        REAL(call);                                                                        \
+        if (state && flags & RWF_NOWAIT && happens(harmless_one_in)) {                     \
+            errno = EAGAIN;                                                                \
+            return -1;                                                                     \
+        }                                                                                  \
+        return real(fd, parts, count, offset, state ? flags & ~RWF_NOWAIT : flags);        \
     }
-    return real(fd, parts, count, offset, state ? flags & ~RWF_NOWAIT : flags);
-}
+IN_MEMORY(preadv2)
+IN_MEMORY(preadv64v2)
+IN_MEMORY(pwritev2)
+IN_MEMORY(pwritev64v2)
 
 /* -- by name or by a seed --------------------------------------------------------------------------------------------------------- */
 

@@ -104,7 +104,7 @@ def virtual_time():
 
 
 def start_at(monotonic, real):
-    """Virtual time begins at these seconds of both clocks, later than all that were, and ends with the process."""
+    """Virtual time begins at these seconds of the two clocks, later than any before, for good."""
     times = [ctypes.c_longlong(int(seconds * 1e9)) for seconds in (monotonic, real)]
     _library.virtual_clock_start_at(*times)
 

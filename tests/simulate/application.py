@@ -47,8 +47,10 @@ import time
 logging.getLogger("simulated").info("a module is imported")
 time.sleep(0.002)
 import colorsys
-VALUE = {value!r}
+
+VALUE = __name__
 """
+MODULES = 5
 
 
 def expected(view, size, count):
@@ -67,7 +69,7 @@ class Application:
         self.items = queue.Queue(2)
         self.holders = 0
         self.folder = tempfile.mkdtemp(prefix="simulate")
-        self.made = 0
+        self.imported = 0
         self.logger = logging.getLogger("simulated")
         self.logger.setLevel("INFO")
         self.logger.propagate = False
@@ -77,6 +79,9 @@ class Application:
             os.path.join(self.folder, "data"), isolation_level=None, check_same_thread=False
         )
         self.database.execute("create table visits (size int)")
+        for i in range(MODULES):
+            with open(os.path.join(self.folder, f"simulated_{i}.py"), "w") as file:
+                file.write(MODULE)
         sys.path.append(self.folder)
 
     def close(self):
@@ -233,13 +238,8 @@ class Application:
 
     def do_imports(self, size, count, environ, fields):
         """A module of which several requests are the first user."""
-        name = f"simulated_module_{self.made // 3}"
-        self.made += 1
-        path = os.path.join(self.folder, name + ".py")
-        if not os.path.exists(path):
-            with open(path, "w") as file:
-                file.write(MODULE.format(value=name))
-            importlib.invalidate_caches()
+        name = f"simulated_{self.imported // 3 % MODULES}"
+        self.imported += 1
         module = importlib.import_module(name)
         return [b"i" * size] if name == module.VALUE else [b"another module"]
 

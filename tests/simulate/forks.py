@@ -76,6 +76,7 @@ def episode(run, seed, errors):
     """In the child: one line."""
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 2)
     virtualtime.start_at((time.monotonic() // BEGIN + 1) * BEGIN, BEGIN_REAL)
+    sys.dont_write_bytecode = True  # another run would find it
     try:
         told = run(seed)
     except BaseException as error:

@@ -1,6 +1,6 @@
 """Clients that say odd things and leave in odd ways. They may get anything; the others must not notice.
 
-Takes: a World (episode.py). Gives: nothing but Wrong, where a connection that should have been closed is open.
+Takes: a World (episode.py). Gives: nothing but Wrong, if a connection is open that should have been closed.
 """
 
 from tests.simulate.application import SIZES
