@@ -13,7 +13,6 @@ each episode:
 
 import collections
 import contextlib
-import fcntl
 import gc
 import os
 import random
@@ -30,8 +29,8 @@ from tests import virtualtime
 from tests.simulate.application import Application
 from tests.simulate.clients import Good, Wrong, random_of, views
 from tests.simulate.intruders import Intruder
+from tests.slowlog import SlowLog
 
-F_SETPIPE_SZ = 1031
 QUIET = 30.0
 """Virtual seconds after the last client after which nothing may be left."""
 MOST_SKIPPED = 1.0
@@ -53,7 +52,7 @@ STAYS = re.compile("_tend|asyncio loop")
 """Tasklets that serve a thread until it ends."""
 
 Outcome = collections.namedtuple("Outcome", "decisions digest requests answers skipped faults")
-_listdir, _readlink, _read, _close = os.listdir, os.readlink, os.read, os.close
+_listdir, _readlink = os.listdir, os.readlink  # not those of the patch
 
 
 class World:
@@ -98,45 +97,6 @@ class World:
             virtualtime.let_pass(seconds)
 
 
-class Log:
-    """The error log: a pipe that is read slowly, so that it is full at times."""
-
-    def __init__(self, chance):
-        self.chance, self.text, self.hurries = chance, [], False
-        self.reader, writer = os.pipe()
-        fcntl.fcntl(writer, F_SETPIPE_SZ, chance.choice([4096, 4096, 1 << 20]))
-        os.set_blocking(self.reader, False)
-        self.stream = open(writer, "w")  # noqa: SIM115  # closed by close()
-        self.drinker = syncless.spawn(self.drink)
-
-    def drink(self):
-        while True:
-            if not self.hurries:
-                syncless.sleep(self.chance.choice([0, 0.001, 0.01, 0.1]))
-            try:
-                data = _read(self.reader, 100000 if self.hurries else self.chance.choice([10, 1000, 100000]))
-            except BlockingIOError:
-                syncless.wait_readable(self.reader)
-                continue
-            if not data:
-                return
-            self.text.append(data)
-
-    def close(self):
-        """All of it."""
-        self.hurries = True
-        self.stream.close()
-        deadline = time.monotonic() + 10
-        while not self.drinker.done and time.monotonic() < deadline:
-            syncless.sleep(
-                0.01
-            )  # another descriptor of ours may be open, of a text that is written by and by
-            gc.collect()
-        self.drinker.kill()
-        _close(self.reader)
-        return b"".join(self.text).decode(errors="replace")
-
-
 class Episode:
     def __init__(self, seed, faults, *, explores, calm=False):
         """calm: good clients only, and what must stay cold for later episodes is not used."""
@@ -153,7 +113,7 @@ class Episode:
             world.scarce = self.faults.begin(self.seed, chance)
         set_mode(chance.choice(["direct", "pool"]))  # not by what a file system has taken
         before = set(syncless.tasklets())
-        log = Log(random_of(chance))
+        log = SlowLog(random_of(chance))
         application = Application(log.stream)
         server = self.server(application, log)
         syncless.set_error_handler(lambda where, error: self.reports.append(f"{where}: {error!r}"))
