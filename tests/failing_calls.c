@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -162,19 +163,18 @@ int close(int fd) {
 }
 
 /* Whether all of a file lies in memory must come from the seed as well. */
-#define IN_MEMORY(call)                                                                    \
-    ssize_t call(int fd, const struct iovec *parts, int count, off_t offset, int flags) {  \
-        REAL(call);                                                                        \
-        if (state && flags & RWF_NOWAIT && happens(harmless_one_in)) {                     \
-            errno = EAGAIN;                                                                \
-            return -1;                                                                     \
-        }                                                                                  \
-        return real(fd, parts, count, offset, state ? flags & ~RWF_NOWAIT : flags);        \
+ssize_t preadv64v2(int fd, const struct iovec *parts, int count, off64_t offset, int flags) {
+    REAL(preadv64v2);
+    struct stat about;
+    if (state && flags & RWF_NOWAIT && fstat(fd, &about) == 0 && S_ISREG(about.st_mode)) {
+        if (happens(harmless_one_in)) {
+            errno = EAGAIN;
+            return -1;
+        }
+        flags &= ~RWF_NOWAIT;
     }
-IN_MEMORY(preadv2)
-IN_MEMORY(preadv64v2)
-IN_MEMORY(pwritev2)
-IN_MEMORY(pwritev64v2)
+    return real(fd, parts, count, offset, flags);
+}
 
 /* -- by name or by a seed --------------------------------------------------------------------------------------------------------- */
 

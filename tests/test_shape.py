@@ -579,6 +579,7 @@ OTHER_ROOMS = {
     "examples": "examples/",
     "typing": "programs that mypy reads, for test_typing.py",
     "elsewhere": "headers that hide what only Linux has",
+    "simulate": "all of a server at once, under schedules and faults that a seed chooses",
 }
 
 

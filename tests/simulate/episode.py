@@ -217,8 +217,10 @@ class Episode:
         left = [each for each in syncless.tasklets() if each not in before and each is not own]
         if left := [each for each in left if not STAYS.search(str(each))]:
             raise Wrong(f"tasklets are left: {left}")
-        if self.reports:
-            raise Wrong(f"an error that nobody caught: {self.reports}")
+        if reports := [
+            each for each in self.reports if "cannot be waited for" not in each
+        ]:  # a call that failed
+            raise Wrong(f"an error that nobody caught: {reports}")
         if found := OURS.search(text):
             print(text, file=sys.stderr)
             raise Wrong(f"the log says {found.group()}")
