@@ -7,7 +7,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test test-under-load check lint bench bench-core clean wheels release portable docs docs-serve fidelity asyncio-suite stackless-suite autobahn storm fuzz sanitize soak
+.PHONY: help serve test test-under-load check lint bench bench-core clean wheels release portable docs docs-serve fidelity asyncio-suite stackless-suite autobahn storm fuzz sanitize simulate soak
 
 help:  ## this list
 	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,6 +110,9 @@ autobahn: $(VENV)/.tested  ## WebSockets, by Autobahn's fuzzing client, WSTEST="
 
 sanitize: $(VENV)/.tested  ## the tests of the native code under AddressSanitizer and UndefinedBehaviorSanitizer
 	PYTHON=$(abspath $(BIN)/python) ./tests/sanitize.sh $(ARGS)
+
+simulate: $(VENV)/.tested  ## the server and its clients under schedules, faults and time of a seed, SECONDS=60 by default; SEED=number
+	PYTHON=$(abspath $(BIN)/python) ./tests/sanitize.sh --simulate --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 wheels: $(BIN)/python  ## wheels in dist/, each tried: for all Pythons with docker or podman, else for this one
 	./.ci/wheels $(BIN)/python

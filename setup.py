@@ -45,6 +45,7 @@ NATIVE = {
     "syncless._core.cpython.threadlocal": [],  # threading.local per tasklet
     "syncless._core.scheduler": [],  # park and wake
     "syncless._core.loop": [],  # events, time, signals
+    "syncless._core.explore": [],  # schedules that a seed chooses
     "syncless._core.threadloop": [],  # which loop a thread has
     "syncless._core.current": [],  # actions of a running tasklet
     "syncless._core.cpython.counting": [],  # being called before each bytecode
@@ -140,6 +141,7 @@ OPTIONAL = {
     "syncless.patches.libraries.parking": "ELF",
     "syncless.http2.stream": "HTTP2",
     "syncless.http2.session": "HTTP2",
+    "syncless._core.explore": "ASSERTIONS",
 }
 
 # facility -> a program that uses it; SYNCLESS_<facility> is 1 in syncless_config.h if it compiles
@@ -307,7 +309,7 @@ class Build(build_ext):
         for header, remedy in HEADERS.items():
             if not self.compiles(f"#include <{header}>"):
                 sys.exit(f"syncless cannot be built: the compiler does not find {header}. Install {remedy}.")
-        has = {facility: self.has(facility) for facility in FACILITIES}
+        has = {facility: self.has(facility) for facility in FACILITIES} | {"ASSERTIONS": kind != "release"}
         for facility, remedy in WANTED.items():
             if os.environ.get(f"SYNCLESS_{facility}") == "1" and not has[facility]:
                 sys.exit(f"syncless cannot be built with {facility}: install {remedy}.")

@@ -36,6 +36,7 @@ from syncless.io import socket
 from syncless.wsgi import Server
 from syncless.wsgi.application import EnvironRequest
 from tests.fuzzed_asgi import application as asgi_application
+from tests.slowlog import SlowLog
 from tests.wsgi.test_websocket import HANDSHAKE, frame
 
 CASES = [
@@ -317,14 +318,14 @@ class Fuzzer:
         """`application` speaks WSGI or ASGI."""
         self.choose = random.Random(seed)
         self.seed = seed
-        self.log = io.StringIO()
+        self.log = SlowLog(random.Random(seed))
         self.reports: list[str] = []
         self.inputs = 0
         self.server = Server(
             application,
             port=0,
             defer_accept=False,
-            error_log=self.log,
+            error_log=self.log.stream,
             head_seconds=5,
             body_seconds=5,
             linger_seconds=0.2,
@@ -454,19 +455,18 @@ class Fuzzer:
             raise Violation(f"seed {self.seed}, input {self.inputs}: {error}\n{data!r}") from error
         finally:
             self.server.stop(0)
+            self.log.close()
             syncless.set_error_handler(previous)
         return self.inputs
 
     def look_around(self) -> None:
         if self.reports:
             raise Violation(f"reported: {self.reports[0]}")
-        entries = re.split(r"\n(?! )", self.log.getvalue())  # further lines of an entry are indented
+        entries = re.split(r"\n(?! )", self.log.take())  # further lines of an entry are indented
         errors = [entry for entry in entries if "[ERROR]" in entry]
         strange = [entry for entry in errors if not re.search("on purpose|its Content-Length is", entry)]
         if strange:
             raise Violation(f"logged: {strange[0]}")
-        self.log.seek(0)
-        self.log.truncate()
         if self.talk(b"", [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"]) != [(200, b"hello")]:
             raise Violation("a new client is not served")
 

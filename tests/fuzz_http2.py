@@ -15,6 +15,7 @@ import syncless
 from syncless.io import socket
 from syncless.wsgi import Server
 from tests.fuzzed_asgi import application as asgi_application
+from tests.slowlog import SlowLog
 from tests.wsgi.test_websocket import frame as message
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
@@ -117,7 +118,8 @@ def run(seed, enough, app=application):
     chance = random.Random(seed)
     sent = 0
     limits = {"head_seconds": 1, "body_seconds": 0.5, "write_seconds": 0.5, "ping_seconds": 0.5}
-    with Server(app, port=0, http2="cleartext", error_log="/dev/null", stop_seconds=5, **limits) as server:
+    log = SlowLog(random.Random(seed))
+    with Server(app, port=0, http2="cleartext", error_log=log.stream, stop_seconds=5, **limits) as server:
         while not enough(sent):
             clients = [
                 syncless.spawn(attack, server.address, random.Random(chance.random())) for _ in range(10)
@@ -125,6 +127,7 @@ def run(seed, enough, app=application):
             sent += sum(client.result() for client in clients)
             assert is_served(server.address), f"seed {seed}"
     assert not any(server.census().values()), f"seed {seed}: {server.census()}"
+    log.close()
     return sent
 
 

@@ -32,7 +32,7 @@ SKIPPED = 77
 """The exit status of a part that cannot run here and has said why."""
 
 SECONDS = 2400.0
-"""That a part may take before it is ended."""
+"""That most parts may take before they are ended."""
 
 LAST_LINES = 150
 """Of the log of a part that failed, which are shown."""
@@ -69,6 +69,8 @@ class Part:
     """It has the lowest priority, and measures nothing."""
     after: tuple[str, ...] = ("build",)
     """Parts without which it cannot run."""
+    seconds: float | None = None
+    """After which it is ended; None: SECONDS."""
 
 
 ROOT = f"""
@@ -165,6 +167,16 @@ PARTS = [
         after=("oldest-build",),
     ),
     Part("sanitize-quick", "HTTP and the engine under sanitizers", "make sanitize ARGS='--quick'", gate=True),
+    Part(
+        "simulate-quick",
+        "seeded schedules and faults under sanitizers: known seeds, twice each, then new ones",
+        """
+            make simulate SEED=1 ARGS='--episodes 20 --twice'
+            make simulate SECONDS=40
+        """,
+        gate=True,
+        after=("build", "sanitize-quick"),  # whose tree it uses
+    ),
     Part("wheel", "the wheel, tested in an empty directory without our sources", WHEEL, gate=True),
     Part(
         "fidelity-quick",
@@ -192,6 +204,13 @@ PARTS = [
     ),
     Part("portable", "a build without the facilities of Linux", "make portable"),
     Part("sanitize", "all tests of native code under sanitizers; fuzzing", "make sanitize"),
+    Part(
+        "simulate",
+        "an hour of seeded schedules and faults under sanitizers",
+        "make simulate SECONDS=3600",
+        after=("build", "sanitize"),  # whose tree it uses
+        seconds=2 * 3600,
+    ),
     Part("docs", "the documentation site, every link of it", "make docs"),
     Part(
         "fidelity", "all of the interpreter's own tests, patched", "make fidelity ARGS='--jobs 2'", alone=True
@@ -223,6 +242,7 @@ def run(part: Part) -> Result:
     result = Result(part)
     counts = LOGS / f"{part.name}.counts"
     counts.unlink(missing_ok=True)
+    seconds = part.seconds or SECONDS
     began = time.monotonic()
     say(f"{part.name}: {part.does}")
     # another part may run beside it
@@ -240,9 +260,9 @@ def run(part: Part) -> Result:
         if stopping.is_set():  # it has begun meanwhile
             end(process)
         try:
-            status = process.wait(SECONDS)
+            status = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            log.write(f"\nended, because it took longer than {SECONDS:.0f} s\n".encode())
+            log.write(f"\nended, because it took longer than {seconds:.0f} s\n".encode())
             end(process)
             status = -1
         running.discard(process)

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Builds the native modules with AddressSanitizer and UndefinedBehaviorSanitizer in a copy of the tree and runs the
 # tests of the engine, the sockets, the hooks in C libraries and the server there; with `--quick` only those of the
-# engine and of HTTP. Every object comes from malloc, so that each has its own red zones. Stack red zones are off:
+# engine and of HTTP; with `--simulate ARGUMENTS` the simulator. Every object comes from malloc, so that each has its own red zones. Stack red zones are off:
 # greenlets copy stacks in and out, which AddressSanitizer takes for a fault.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 tree=build/sanitize
-rm -rf "$tree" # a copy made anew, so that nothing deleted lingers in it
+# a copy made anew, so that nothing deleted lingers in it, unless another run has just made it
+[ "${1:-}" = --simulate ] || rm -rf "$tree"
 mkdir -p "$tree"
 tests/copy.sh "$tree"
-mkdir "$tree/build"
-[ ! -d build/cython ] || cp -rp build/cython "$tree/build/" # only what changed since is translated again
+mkdir -p "$tree/build"
+[ ! -d build/cython ] || [ -d "$tree/build/cython" ] || cp -rp build/cython "$tree/build/" # only what changed since is translated again
 cd "$tree"
 "$python" -m pip install --quiet 'setuptools>=77' 'Cython>=3.3,<4'
 SYNCLESS_BUILD=asan "$python" setup.py --quiet build_ext --inplace
@@ -23,6 +24,9 @@ export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0:halt_on_error
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:abort_on_error=1
 export PYTHONMALLOC=malloc PYTHONPATH=$PWD SYNCLESS_TEST_SECONDS=300 SYNCLESS_TEST_STORMS=60
 "$python" -c 'import syncless._core.loop as loop; assert "sanitize" in loop.__file__, loop.__file__'
+if [ "${1:-}" = --simulate ]; then
+    exec "$python" -m tests.simulate "${@:2}"
+fi
 # a report goes to the standard error, which pytest would keep for the end of the test: it never comes
 export PYTEST_ADDOPTS=--capture=sys
 # these start compilers, and run no native code of this build

@@ -217,4 +217,5 @@ def test_parts_that_are_aside_run_beside_those_that_are_alone(checked):
 def test_names_of_parts_are_different_and_the_gate_has_what_it_needs():
     assert max(collections.Counter(each.name for each in parts.PARTS).values()) == 1
     gate = {each.name for each in parts.PARTS if each.gate}
-    assert all(set(each.after) <= gate for each in parts.PARTS)
+    assert all(set(each.after) <= gate for each in parts.PARTS if each.gate)
+    assert all(set(each.after) <= {other.name for other in parts.PARTS} for each in parts.PARTS)

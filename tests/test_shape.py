@@ -587,6 +587,7 @@ OTHER_ROOMS = {
     "typing": "programs that mypy reads, for test_typing.py",
     "elsewhere": "headers that hide what only Linux has",
     "switches": "the check of uses without a new look, part of `make lint`",
+    "simulate": "all of a server at once, under schedules and faults that a seed chooses",
 }
 
 

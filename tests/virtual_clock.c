@@ -106,6 +106,18 @@ void virtual_clock_start(void) {
     on = 1;
 }
 
+/* As virtual_clock_start(), from fixed times of both clocks on, later than all that were: for runs that must be equal. */
+void virtual_clock_start_at(long long monotonic_ns, long long real_ns) {
+    virtual_clock_start();
+    now = monotonic_ns;
+    wall = real_ns - now;
+}
+
+/* Time passes while something runs, as on a busy machine. */
+void virtual_clock_pass(long long ns) {
+    now += ns;
+}
+
 void virtual_clock_stop(void) {
     offset = now - system_clock(CLOCK_MONOTONIC);
     on = 0;

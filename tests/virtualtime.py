@@ -38,12 +38,12 @@ def real_seconds():
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
-def build():
+def build(source=SOURCE):
     """The library's path; it is compiled when its source, the C library or the Python has changed."""
     # a folder may be seen from several systems, whose C libraries cannot load what another one has linked
     system = f"{platform.machine()}, {' '.join(platform.libc_ver())}, {sys.version}"
-    digest = hashlib.sha256(SOURCE.read_bytes() + system.encode()).hexdigest()[:16]
-    library = SOURCE.parent.parent / "build" / f"virtual_clock-{digest}.so"
+    digest = hashlib.sha256(source.read_bytes() + system.encode()).hexdigest()[:16]
+    library = source.parent.parent / "build" / f"{source.stem}-{digest}.so"
     if not library.exists():
         library.parent.mkdir(exist_ok=True)
         mine = library.with_suffix(f".{os.getpid()}")
@@ -54,7 +54,7 @@ def build():
             "-fPIC",
             "-o",
             mine,
-            SOURCE,
+            source,
             "-ldl",
             "-lpthread",
         ]
@@ -79,10 +79,11 @@ def preload(for_children=False):
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | with_library())
 
 
-def with_library():
-    """The variables with which a process has the library from its start."""
+def with_library(*others):
+    """The variables with which a process has the library from its start, and those of other sources."""
     before = os.environ.get("LD_PRELOAD", "")
-    return {BEFORE: before, "LD_PRELOAD": f"{before} {build()}".strip()}
+    libraries = " ".join(str(build(source)) for source in (SOURCE, *others))
+    return {BEFORE: before, "LD_PRELOAD": f"{before} {libraries}".strip()}
 
 
 def program(module, *arguments):
@@ -100,6 +101,17 @@ def virtual_time():
         yield
     finally:
         _library.virtual_clock_stop()
+
+
+def start_at(monotonic, real):
+    """Virtual time begins at these seconds of the two clocks, later than any before, for good."""
+    times = [ctypes.c_longlong(int(seconds * 1e9)) for seconds in (monotonic, real)]
+    _library.virtual_clock_start_at(*times)
+
+
+def let_pass(seconds):
+    """While something runs, as on a busy machine."""
+    _library.virtual_clock_pass(ctypes.c_longlong(int(seconds * 1e9)))
 
 
 def set_system_time(seconds_later):

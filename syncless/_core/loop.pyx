@@ -42,7 +42,7 @@ from syncless._core.linked cimport LinkedList, Node
 from syncless._core.poll.poller cimport READ, WRITE, PollEvent
 from syncless._core.scheduler cimport (
     DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Carriers, Observer, Observers, ReadyQueue, Runnable,
-    Scheduler, item_at, polled, share_equally,
+    Scheduler, explorer, is_exploring, item_at, polled, share_equally,
 )
 from syncless._core.timers cimport TimerHeap, next_deadline
 from syncless._core.wait.waitqueue cimport WaitQueue, wake_all
@@ -490,7 +490,8 @@ cdef class Loop(Scheduler):
         timeout = trim(self, timeout)   # 0 if something is ready
         self.polling = timeout != 0
         try:
-            n = self.poller.wait(self.events, EVENTS, timeout)
+            n = self.poller.wait(
+                self.events, <int> explorer.most_events if is_exploring() else <int> EVENTS, timeout)
         finally:
             self.polling = False
         self.event_pos = 0

@@ -70,6 +70,26 @@ cdef struct PollClock:          # embedded in its owner
     int64_t slice_ns
     int unread                  # turns that still go without a reading of the clock
 
+# The seams of explore.pyx. Where DEBUG_BUILD is 0, in release builds, the compiler drops each of them.
+cdef class Scheduler
+
+cdef class BaseTasklet
+
+cdef struct Explorer:           # NULL: nothing is explored
+    uint64_t (*any_of)(uint64_t count) noexcept
+    void (*choose)(Scheduler loop) noexcept
+    int (*woken)(BaseTasklet tasklet) except -1
+    uint64_t poll_one_in        # a poll is due at one look of so many
+    uint64_t most_events        # of a poll
+    bint keeps_order            # of the ready queue: Stackless's API promises it
+
+cdef Explorer explorer
+
+
+cdef inline bint is_exploring() noexcept:
+    return DEBUG_BUILD and explorer.any_of != NULL
+
+
 cdef void polled(PollClock* clock, int64_t now) noexcept
 cdef void share_equally(PollClock* clock, int64_t now, int items) noexcept
 cdef void put_off(PollClock* clock) noexcept nogil
@@ -136,10 +156,6 @@ cdef enum Shield:
     OPEN = 0        # a wait raises what was thrown
     SHIELDED = 1    # a wait goes on, whatever is thrown
     IN_C = 2        # a wait ends when something is thrown, which is raised later: the caller is C code
-
-cdef class Scheduler
-
-cdef class BaseTasklet
 
 
 cdef class Runnable:

@@ -161,6 +161,8 @@ cdef bint is_poll_due(PollClock* clock) noexcept:
     """Once it is due it stays so until there was one: a tasklet that gives way asks, and the leader asks
     again."""
     cdef int64_t before
+    if is_exploring():
+        return clock.slice_ns != INT64_MAX and explorer.any_of(explorer.poll_one_in) == 0
     clock.turns_left -= 1
     if clock.unread:  # turns are short: reading the clock each time would be a good part of their cost
         clock.unread -= 1
@@ -341,6 +343,7 @@ cdef extern from *:
     """
     uint64_t syncless_serial
 
+
 PyGreenlet_Import()
 chunkcache.install()
 
@@ -479,6 +482,8 @@ cdef class Scheduler:
         tasklet.state = READY
         tasklet.ready_since = tasklet.loop.clock.now
         tasklet.loop.push(tasklet)
+        if is_exploring():
+            explorer.woken(tasklet)
         return 1
 
     cdef int throw(self, BaseTasklet tasklet, object exception) except -1:
@@ -563,6 +568,8 @@ cdef class Scheduler:
         cdef BaseTasklet ahead
         if not is_poll_due(&self.clock):
             while self.ready.count:
+                if is_exploring():
+                    explorer.choose(self)
                 if not isinstance(<object> self.ready.ring[self.ready.head], BaseTasklet):
                     break                           # work for a leader
                 ahead = <BaseTasklet> self.ready.ring[self.ready.head]
@@ -587,7 +594,10 @@ cdef class Scheduler:
 
     cdef int _run_next(self) except -1:
         cdef PyGreenlet* target
-        cdef Runnable item = <Runnable> take_first(&self.ready)
+        cdef Runnable item
+        if is_exploring():
+            explorer.choose(self)
+        item = <Runnable> take_first(&self.ready)
         if isinstance(item, BaseTasklet) and (<BaseTasklet> item).state != NEW:
             target = (<BaseTasklet> item).carrier
             if (<BaseTasklet> item).state == READY and target != NULL:      # else it was killed meanwhile

@@ -424,8 +424,8 @@ cdef class HTTP2Session(Frames):
             self.fault = NGHTTP2_PROTOCOL_ERROR if id <= self.skipped else NGHTTP2_STREAM_CLOSED
 
     cdef void price_list(self, size_t size) noexcept:
-        """A list of fields that has come in so many bytes: what they unpack to costs credit, beyond that which
-        the table holds and a good code gains."""
+        """A list of fields has come in so many bytes: what they unpack to costs credit, beyond that which the
+        table holds and a good code gains."""
         cdef int64_t more = self.listed - TABLE - GAIN * <int64_t> size
         if more > 0:
             self.credit -= more // MOVED

@@ -376,6 +376,8 @@ def _spawn(function, *args, **kwargs):
 
 scheduler.main_type = tasklet
 scheduler.new_tasklet = _spawn
+if scheduler.DEBUG_BUILD:
+    scheduler.explorer.keeps_order = True
 
 
 cdef class Preemption(BytecodeLimit):

@@ -46,7 +46,7 @@ from syncless._core.cpython.layouts cimport (
 from syncless._core.current cimport acting, may_park, next_thrown, take_turns, wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport woken_by_holder
-from syncless._core.scheduler cimport WOKEN, BaseTasklet
+from syncless._core.scheduler cimport WOKEN, BaseTasklet, is_exploring
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport peek_loop
 from syncless._core.wait.waitqueue cimport WaitQueue, queue_pop
@@ -169,7 +169,7 @@ cdef int take_turns_at_times() except -1:
     others."""
     global taken
     taken += 1
-    if taken >= TURN:
+    if taken >= TURN or is_exploring():
         taken = 0
         take_turns()
     return 0
