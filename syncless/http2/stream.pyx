@@ -542,6 +542,10 @@ cdef class RequestStream(Carried):
                 if not is_whole_head(text, of.out.size - of.out_sent):
                     return 0                        # a library of the application's sends it in parts
                 self.check_handshake(text, of.out.size - of.out_sent)
+                library = self.session.library      # it has run Python code
+                if library == NULL or not self.open or of.out_sent >= of.out.size:
+                    return 0
+                text = of.out.data + of.out_sent
                 if memcmp(text + 9, b"101", 3) == 0:
                     memcpy(text + 9, b"200", 3)
             elif self.tunnels and text[9] == c"2":
@@ -570,6 +574,8 @@ cdef class RequestStream(Carried):
     cdef int check_handshake(self, const char* text, size_t size) except -1:
         """ValueError if the head that a library of the application's has written would be no head."""
         cdef const char* end = <const char*> memmem(text, size, b"\r\n\r\n", 4)
+        if end == NULL:
+            return 0
         status, *lines = text[:end - text].split(b"\r\n")
         wrong = None if STATUS_LINE.match(status) else status
         for line in lines:

@@ -60,19 +60,21 @@ class Walker(Origins):
             if is_pointer(arg.type) or self.is_descriptor(str(arg.name), arg.type):
                 state.locals[str(arg.name)] = Local(of=frozenset([str(arg.name)]))
         self.state = state
-        self.exits: frozenset[str] | None = None
+        self.exits: dict[bool, frozenset[str]] = {}
         self.statement(self.function.node.body)
-        self.leave()
-        self.function.ensures = self.exits or frozenset()
+        self.leave(False)
+        # a caller tells 0 from something; 0 alone is success
+        self.function.ensures = self.exits.get(True, self.exits.get(False, frozenset()))
 
-    def leave(self) -> None:
+    def leave(self, with_something: bool) -> None:
+        """The function returns."""
         if self.state is not None:
             looked = frozenset(
                 each
                 for each in self.state.looked
                 if each.partition(".")[0] in self.function.params and "." in each
             )
-            self.exits = looked if self.exits is None else self.exits & looked
+            self.exits[with_something] = looked & self.exits.get(with_something, looked)
 
     # -- reports ---------------------------------------------------------------------------------------------
 
@@ -197,8 +199,7 @@ class Walker(Origins):
                 self.look(value)  # whoever gets it looks
             else:
                 self.use(node.value, True)
-        if node.value is None or not is_nothing(node.value):
-            self.leave()
+        self.leave(node.value is not None and not is_nothing(node.value))
         self.state = None
 
     def do_RaiseStatNode(self, node: Any) -> None:
