@@ -440,3 +440,26 @@ def test_descriptor_that_is_not_closed_is_waited_for():
     os.write(right, b"a")
     assert waiting.result(10) == b"a"
     """)
+
+
+def test_descriptor_that_an_opener_gave_is_closed_if_its_tasklet_is_killed():
+    """While it waits for a thread that asks for the file's attributes."""
+    check("""
+        import os
+        import syncless
+        from syncless._core.calls import filesystems, threads
+
+        filesystems.set_mode("pool")
+        give, found = threads.ThreadPool._give, []
+
+        def opener(path, flags):
+            found.append(os.open(path, flags))
+            threads.ThreadPool._give = lambda pool, job: None   # no thread has time for it
+            syncless.spawn(syncless.current().kill)
+            return found[0]
+
+        victim = syncless.spawn(open, "/etc/hosts", opener=opener)
+        syncless.wait([victim])
+        threads.ThreadPool._give = give
+        assert found and not os.path.exists(f"/proc/self/fd/{found[0]}")
+    """)

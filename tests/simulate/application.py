@@ -122,8 +122,8 @@ class Application:
                 time.sleep(0.01)
 
     def do_endless(self, size, count, environ, fields):
-        while True:
-            yield b"e" * size
+        while True:  # something each time: who sends nothing need not notice that the client has left
+            yield b"e" * max(size, 100)
             time.sleep(0.01)
 
     def do_echo(self, size, count, environ, fields):
@@ -289,7 +289,7 @@ class Application:
         if view in IN_THREADS:
             body = b"".join(await asyncio.to_thread(getattr(self, "do_" + view), size, count, {}, []))
         else:
-            body = LETTERS.get(view, view[:1].encode() or b"-") * size
+            body = LETTERS.get(view, view[:1].encode() or b"-") * (max(size, 100) if view == "endless" else size)
         if view == "sleep":
             await asyncio.sleep(size % 7 / 1000)
         await send(start)

@@ -24,6 +24,7 @@ from libc.errno cimport errno
 from libc.limits cimport INT_MAX
 from libc.stdint cimport uintptr_t
 from libc.string cimport strerror
+from posix.unistd cimport close as os_close
 
 from syncless._core.calls.files cimport close_under_waiters, may_use_threads, opened, tried_on
 from syncless._core.calls.filesystems cimport FileSystem, in_pool, of_descriptor, tried
@@ -78,6 +79,7 @@ cdef int init_by_opener(object self, tuple args, dict kwargs, object opener) exc
     """The opener is called here, for it may park; the file's attributes are asked for where they come at
     once, or else in a thread."""
     cdef dict named
+    cdef list owned
 
     def direct_or_not(*asked):
         cdef FileSystem found
@@ -92,8 +94,14 @@ cdef int init_by_opener(object self, tuple args, dict kwargs, object opener) exc
         run_init(self, args[:3], named)
     except FoundSlow as found:
         fd = found.args[0]
-        named["opener"] = lambda *asked: fd
-        tried_on(fd, run_init, run_init, (self, args[:3], named), {})
+        owned = [fd]                            # until the file takes it, which a killed tasklet's never does
+        named["opener"] = lambda *asked: owned.pop()
+        try:
+            tried_on(fd, run_init, run_init, (self, args[:3], named), {})
+        except BaseException:
+            if owned:
+                os_close(<int> owned.pop())
+            raise
     return 0
 
 
