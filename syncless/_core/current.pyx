@@ -5,7 +5,6 @@ A wait puts the tasklet into a wait queue, parks it, and takes it out again if i
 returns, whatever the outcome, the tasklet stands in no queue.
 """
 
-from os import environ
 
 from libc.errno cimport EBADF
 from libc.stdint cimport int64_t, uint16_t, uint64_t

@@ -18,6 +18,7 @@ from tests.switches.tables import (
     OWNED,
     POINTING,
     STEADY,
+    STILL,
     SWITCHING,
 )
 from tests.switches.trees import Function, State, bare, is_object, is_pointer, owner_of, short
@@ -79,7 +80,7 @@ class Origins:
             name = f"{entry.scope.qualified_name}.{entry.name}"
             found = self.program.functions.get(name)
             return ([found], None) if found else ([], f"calls {name}, which is not found")
-        return [], f"calls the function in {entry.name}"
+        return [], None if entry.name in STILL else f"calls the function in {entry.name}"
 
     def python_callees(self, node: Any, function: Any, entry: Any) -> tuple[list[Function], str | None]:
         if isinstance(function, ExprNodes.NameNode):

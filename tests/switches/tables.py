@@ -16,6 +16,13 @@ NEVER: dict[str, str] = {
     "scheduler.take_back": "its caller has a reference",
 }
 
+# fields with functions that do not switch -> why
+STILL: dict[str, str] = {
+    "any_of": "explore.pyx draws a number",
+    "choose": "explore.pyx orders the ready queue",
+    "woken": "explore.pyx wakes its watcher, which runs later",
+}
+
 # functions of C that run Python code, or switch
 SWITCHING = re.compile(
     r"Py_X?DECREF|Py_CLEAR|Py_X?SETREF|PyGreenlet_\w*(Switch|Throw)|PyErr_CheckSignals|PyImport_\w+|PyGC_Collect"
