@@ -259,7 +259,7 @@ def test_resets_after_whole_responses_are_no_flood(connect):
         assert any(kind == DATA and flags & 1 for kind, flags, _, _ in frames)
 
 
-def test_cancelling_ten_requests_a_second_for_an_hour_is_no_flood(connect):
+def test_cancelling_ten_requests_a_second_is_no_flood(connect):
     """A browser does so while somebody types."""
 
     def app(environ, start_response):
@@ -268,12 +268,12 @@ def test_cancelling_ten_requests_a_second_for_an_hour_is_no_flood(connect):
 
     server, _ = connect(app)
     with raw(server) as (sock, file):
-        for stream in range(1, 72001, 2):
+        for stream in range(1, 4001, 2):
             sock.sendall(frame(HEADERS, 5, stream, GET))
             syncless.sleep(0.01)
             sock.sendall(frame(RST_STREAM, 0, stream, b"\0\0\0\x08"))
             syncless.sleep(0.09)
-        sock.sendall(frame(HEADERS, 5, 72001, GET))
+        sock.sendall(frame(HEADERS, 5, 4001, GET))
         assert any(kind == DATA and flags & 1 for kind, flags, _, _ in frames_of(file))
 
 
