@@ -289,9 +289,8 @@ class Application:
         if view in IN_THREADS:
             body = b"".join(await asyncio.to_thread(getattr(self, "do_" + view), size, count, {}, []))
         else:
-            body = LETTERS.get(view, view[:1].encode() or b"-") * (
-                max(size, 100) if view == "endless" else size
-            )
+            size = max(size, 100) if view == "endless" else size
+            body = LETTERS.get(view, view[:1].encode() or b"-") * size
         if view == "sleep":
             await asyncio.sleep(size % 7 / 1000)
         await send(start)

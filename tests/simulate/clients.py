@@ -30,13 +30,13 @@ class Good:
 
     def run(self):
         kind = self.chance.choice([http1, http1, http2, http2, *([] if self.world.calm else [websocket])])
-        with self.world.connect("good") as sock:
-            try:
+        try:
+            with self.world.connect("good", "h2" if kind is http2 else "http/1.1") as sock:
                 kind(self, sock)
-            except (OSError, EOFError, AssertionError) as error:
-                if self.world.scarce and not isinstance(error, TimeoutError):
-                    return
-                raise Wrong(f"a good client of {kind.__name__}: {type(error).__name__}: {error}") from error
+        except (OSError, EOFError, AssertionError) as error:
+            if self.world.scarce and not isinstance(error, TimeoutError):
+                return
+            raise Wrong(f"a good client of {kind.__name__}: {type(error).__name__}: {error}") from error
 
     def pause(self):
         self.world.pause(self.chance)

@@ -17,6 +17,7 @@ import gc
 import os
 import random
 import re
+import ssl
 import sys
 import time
 
@@ -51,6 +52,7 @@ OURS = re.compile(
 STAYS = re.compile("_tend|asyncio loop")
 """Tasklets that serve a thread until it ends."""
 
+Certificate = collections.namedtuple("Certificate", "authority server")
 Outcome = collections.namedtuple("Outcome", "decisions digest requests answers skipped faults")
 _listdir, _readlink = os.listdir, os.readlink  # not those of the patch
 
@@ -66,6 +68,8 @@ class World:
         """(prefix, views) of each application."""
         self.scarce = False
         """Whether descriptors are: then the server closes connections of good clients, too."""
+        self.tls = None
+        """A Certificate, if the server speaks TLS."""
 
     clock = staticmethod(time.monotonic)
     sleep = staticmethod(syncless.sleep)
@@ -77,14 +81,19 @@ class World:
         self.requests += 1
         return self.requests
 
-    def connect(self, kind):
-        """By their names the calls that fail are told from those that must not (failing_calls.c)."""
+    def connect(self, kind, protocol="http/1.1"):
+        """By their names the calls that fail are told from those that must not (failing_calls.c). A client
+        with a protocol speaks TLS if the server does."""
         self.connections += 1
         sock = socket.socket(socket.AF_UNIX)
         sock.settimeout(20)
         try:
             sock.bind(f"\0{kind}-{self.connections:06}-{self.name}")
             sock.connect(f"\0server-{self.name}")
+            if self.tls and protocol:
+                context = ssl.create_default_context(cafile=self.tls.authority)
+                context.set_alpn_protocols([protocol])
+                sock = context.wrap_socket(sock, server_hostname="a")
         except BaseException:
             sock.close()
             raise
@@ -98,12 +107,14 @@ class World:
 
 
 class Episode:
-    def __init__(self, seed, faults, *, explores, calm=False):
+    def __init__(self, seed, faults, certificate, *, explores, calm=False):
         """calm: good clients only, and what must stay cold for later episodes is not used."""
         self.seed, self.faults, self.explores, self.calm = seed, faults, explores, calm
         self.chance = random.Random(seed)
         self.world = World(f"{os.getppid():07}", self.chance, calm)
         self.reports = []
+        if certificate and self.chance.random() < 0.25:
+            self.world.tls = certificate
 
     def run(self):
         chance, world = self.chance, self.world
@@ -153,8 +164,9 @@ class Episode:
             world.places.append(("/asgi", views("asgi")))
         return Server(
             served,
-            bind=f"unix:@server-{world.name}",
+            bind=f"{'https://' if world.tls else ''}unix:@server-{world.name}",
             http2="cleartext",
+            certfile=world.tls and world.tls.server,
             error_log=log.stream,
             on_hangup=chance.choice(["continue", "stop", "stop-all"]),
             streams=chance.choice([100, 100, 5]),

@@ -54,7 +54,24 @@ def without_threads():
     nonblockingtext._start_new_thread = lambda function, arguments: syncless.spawn(function, *arguments)
 
 
-def warm(explores):
+def made_certificate(folder):
+    """None without the library trustme. RSA: signatures of other keys differ in length."""
+    try:
+        import trustme
+    except ImportError:
+        return None
+    from tests.simulate.episode import Certificate
+
+    authority = trustme.CA(key_type=trustme.KeyType.RSA)
+    found = Certificate(os.path.join(folder, "authority.pem"), os.path.join(folder, "server.pem"))
+    authority.cert_pem.write_to_path(found.authority)
+    authority.issue_cert("a", key_type=trustme.KeyType.RSA).private_key_and_cert_chain_pem.write_to_path(
+        found.server
+    )
+    return found
+
+
+def warm(folder, explores):
     from syncless import patches
 
     patches.patch_all()
@@ -62,14 +79,14 @@ def warm(explores):
     from tests.simulate.episode import Episode
     from tests.simulate.faults import Faults
 
-    faults = Faults()
+    faults, certificate = Faults(), made_certificate(folder)
     with virtualtime.virtual_time():
         for seed in range(WARMING):
-            Episode(seed, faults, explores=False, calm=True).run()
+            Episode(seed, faults, certificate, explores=False, calm=True).run()
     gc.collect()
     gc.freeze()
     gc.disable()
-    return lambda seed: Episode(seed, faults, explores=explores).run()._asdict()
+    return lambda seed: Episode(seed, faults, certificate, explores=explores).run()._asdict()
 
 
 def episode(run, seed, errors):
@@ -98,7 +115,7 @@ def main():
     virtualtime.preload()
     faulthandler.enable()
     read, write, waitpid, fork = os.read, os.write, os.waitpid, os.fork  # not those of the patch
-    run = warm(not given.plain)
+    run = warm(given.folder, not given.plain)
     write(1, b"warm\n")
     while line := read(0, 100):  # the command waits for the answer before it sends another
         seed = int(line)

@@ -50,7 +50,8 @@ class Intruder:
         chance = self.chance
         kind = chance.choice([http2, http2, http1, http1, websocket, noise])
         try:
-            with self.world.connect("bad") as sock:
+            protocol = chance.choice(["h2" if kind is http2 else "http/1.1", None])
+            with self.world.connect("bad", protocol) as sock:
                 sock.settimeout(chance.choice([0.001, 0.05, 5]))
                 kind(self, sock)
                 self.leave(sock)

@@ -208,10 +208,13 @@ def look(given, options):
         text=True,
     )
     lines = [line for line in done.stdout.splitlines() if " s, episode " in line or " requests " in line]
-    said = lines[0] if done.returncode else f"not found: {lines[-1] if lines else done.stderr}"
+    found = done.returncode != 0
+    if not lines:
+        lines = [done.stderr[-300:] or done.stdout[-300:]]  # it could not even begin
+    said = lines[0] if found else f"not found: {lines[-1]}"
     kind = "plain   " if options else "explored"
     print(f"    {kind} | {said.strip()[:160]} ({time.monotonic() - began:.0f} s)", flush=True)
-    return done.returncode != 0
+    return found
 
 
 if __name__ == "__main__":
