@@ -6,6 +6,8 @@ returns, whatever the outcome, the tasklet stands in no queue.
 """
 
 
+from os import environ
+
 from libc.errno cimport EBADF
 from libc.stdint cimport int64_t, uint16_t, uint64_t
 from libc.string cimport strerror
@@ -245,3 +247,7 @@ def wake(BaseTasklet tasklet not None, value=None) -> bool:
 
 
 nonblockingtext.set_directly(directly)
+
+if DEBUG_BUILD and environ.get("SYNCLESS_EXPLORE"):
+    from syncless._core.explore import explore
+    explore(int(environ["SYNCLESS_EXPLORE"]))
