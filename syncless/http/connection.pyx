@@ -257,9 +257,9 @@ cdef class Connection(Watcher):
 
     cdef int on_ready(self, Loop loop, int bits) except -1:
         """Bytes have come, the client takes more, or has left. Tasklets that wait for it have been woken."""
+        cdef Exchange exchange
         if bits & HANGUP:
             self.stream.peer_shutdown = True
-        cdef Exchange exchange
         if self.phase == RUNNING:
             exchange = self.exchange                # kept: Python code may run, and the request end
             if exchange.interruptible and exchange.left():

@@ -100,6 +100,8 @@ cdef int on_begin_headers(nghttp2_session* library, const nghttp2_frame* frame, 
     if session.open_streams >= session.most_streams:
         session.credit -= 1
         return refuse_stream(library, frame.hd.stream_id, NGHTTP2_REFUSED_STREAM)
+    if session.credit < 0:                          # the connection is ended when all that has come is read
+        return refuse_stream(library, frame.hd.stream_id, NGHTTP2_ENHANCE_YOUR_CALM)
     try:
         stream = RequestStream.__new__(RequestStream)
     except MemoryError:

@@ -617,8 +617,8 @@ cdef class RequestStream(Carried):
 
     cdef int send_all(self, Peer peer, const char* data, Py_ssize_t size) except -1:
         cdef Py_ssize_t part
-        cdef Buffers buffers = self.session.listener.buffers
-        cdef size_t high = OUT_HIGH if buffers.held <= buffers.budget else LITTLE_ROOM
+        cdef Listener listener = self.session.listener
+        cdef size_t high = OUT_HIGH if listener.all_held() <= listener.buffers.budget else LITTLE_ROOM
         self.check_open(peer)
         while size:
             if self.bytes.out.size >= high or self.bytes.out_body != NULL:

@@ -14,7 +14,7 @@ from syncless.io import socket
 from tests.fuzz_http2 import GET, POST, PREFACE, WEBSOCKET, frame
 from tests.http2_client import connector, events, exceptions
 from tests.waiting import eventually
-from tests.wsgi.test_http2 import echo, frames_of, gated, goaways, hello
+from tests.wsgi.test_http2 import echo, frames_of, gated, goaways, hello, recorded
 
 pytestmark = [
     pytest.mark.virtual_time,
@@ -194,14 +194,16 @@ def test_list_of_fields_a_little_beyond_the_limit_is_answered_431(connect):
 
 
 def test_lists_of_fields_that_unpack_to_much_more_than_their_bytes_cost_credit(connect):
-    """Each of them is allowed; 100 of them are not."""
-    server, _ = connect(hello)
+    """Each of them is allowed; 100 of them are not, and no more are unpacked."""
+    app, asked = recorded()
+    server, _ = connect(app)
     with raw(server) as (sock, file):
         large = b"\x40\x01x\x7f\xa1\x1e" + b"y" * 4000
         head = GET.replace(b"\x41", b"\x01")  # which does not go to the table
         sock.sendall(frame(HEADERS, 5, 1, head + large))
         sock.sendall(b"".join(frame(HEADERS, 5, 3 + 2 * i, head + b"\xbe" * 6) for i in range(100)))
         assert goaways(file) == [ENHANCE_YOUR_CALM]
+    assert len(asked) < 20
 
 
 def test_request_with_as_many_cookies_as_a_browser_sends_costs_no_credit(connect):
@@ -351,6 +353,24 @@ def test_bodies_beyond_the_buffers_are_reset(connect):
     gate.set()
     assert most < 900_000
     assert counts()["http2_resets"].get("enhance_your_calm", 0) > 10
+
+
+def test_responses_that_nobody_takes_wait_with_little_while_the_buffers_are_full(connect):
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        for _ in range(20):
+            yield bytes(4000)
+
+    server, client = connect(app, buffered_bytes=200_000)
+    client = client()
+    client.opens_windows = False
+    client.h2.update_settings({4: 0})  # SETTINGS_INITIAL_WINDOW_SIZE
+    for _ in range(60):
+        client.ask()
+    while sum(isinstance(event, events.ResponseReceived) for event in client.events) < 60:
+        assert client.read()
+    syncless.sleep(0.1)
+    assert 200_000 < server.census()["buffered bytes"] < 2_000_000
 
 
 # -- malformed -----------------------------------------------------------------------------------------------

@@ -225,7 +225,6 @@ cdef object new_held_lock():
     return lock
 
 
-
 cdef bint take_lock(object self, int64_t deadline) except -1:
     """Waits for a Lock until then; returns whether it has got it."""
     if try_lock(self):
