@@ -377,7 +377,6 @@ cdef class HTTP2Session(Frames):
         cdef Buffers buffers = self.listener.buffers
         cdef Input input
         cdef ssize_t used
-        cdef bint flooded
         input.size = 0
         used = borrow_input(&connection.stream, buffers, &input)
         if self.library == NULL:                    # ended while TLS ran Python code
@@ -402,8 +401,10 @@ cdef class HTTP2Session(Frames):
         if used < 0:                                # its own GOAWAY is on its way, where it could make one
             self.over = True
             if self.fault == NGHTTP2_NO_ERROR:
-                flooded = used == NGHTTP2_ERR_FLOODED
-                self.fault = NGHTTP2_ENHANCE_YOUR_CALM if flooded else NGHTTP2_PROTOCOL_ERROR
+                self.fault = (
+                    NGHTTP2_ENHANCE_YOUR_CALM if used == NGHTTP2_ERR_FLOODED
+                    else NGHTTP2_PROTOCOL_ERROR if used == NGHTTP2_ERR_BAD_CLIENT_MAGIC
+                    else NGHTTP2_INTERNAL_ERROR)
         if self.credit < 0 and self.fault == NGHTTP2_NO_ERROR:
             self.fault = NGHTTP2_ENHANCE_YOUR_CALM
         if self.library != NULL:
