@@ -188,8 +188,10 @@ FACILITIES |= {  # not of Linux only
     "HTTP2_CONTINUATIONS": """#include <nghttp2/nghttp2.h>
         void *f = (void *) nghttp2_option_set_max_continuations;""",
 }
-WANTED = {"HTTP2": "libnghttp2 1.43 or newer (libnghttp2-dev on Debian, libnghttp2-devel on Fedora)"}
-"""Facilities for which SYNCLESS_<facility> is 1 if there must be one, 0 if it is left out."""
+WANTED = {
+    "HTTP2": ("HTTP/2", "libnghttp2 1.43 or newer (libnghttp2-dev on Debian, libnghttp2-devel on Fedora)")
+}
+"""Facility -> its name, and what it needs. SYNCLESS_<facility> is 1 if it must be there, 0 if it may not."""
 
 # header -> from where it is had
 HEADERS = {
@@ -310,9 +312,9 @@ class Build(build_ext):
             if not self.compiles(f"#include <{header}>"):
                 sys.exit(f"syncless cannot be built: the compiler does not find {header}. Install {remedy}.")
         has = {facility: self.has(facility) for facility in FACILITIES} | {"ASSERTIONS": kind != "release"}
-        for facility, remedy in WANTED.items():
+        for facility, (name, remedy) in WANTED.items():
             if os.environ.get(f"SYNCLESS_{facility}") == "1" and not has[facility]:
-                sys.exit(f"syncless cannot be built with {facility}: install {remedy}.")
+                sys.exit(f"syncless cannot be built with {name}: install {remedy}.")
         self.extensions[:] = [each for each in self.extensions if has.get(OPTIONAL.get(each.name), True)]
         text = "".join(f"#define SYNCLESS_{facility} {int(found)}\n" for facility, found in has.items())
         text += f"/* {kind}{' portable' if portable else ''}, {' '.join(flags)} */\n"
@@ -349,6 +351,9 @@ class Build(build_ext):
         self.announce_work()
         super().build_extensions()
         os.utime(config, (began, began))
+        for facility, (name, remedy) in WANTED.items():
+            if not has[facility] and os.environ.get(f"SYNCLESS_{facility}") != "0":
+                say(f"syncless: built without {name}. For it, install {remedy}, and build again.")
 
     def remove_others(self):
         """Modules in the tree for which there is no source any more, or that this build leaves out."""

@@ -18,13 +18,18 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 
 MOST_FLAKY = 5
 """Tests that may be flaky in one run."""
+
+MOST_REASONS = 10
+"""Lines that tell why tests were skipped."""
 
 TRIES = 2
 """How often a test that failed is tried again."""
@@ -72,6 +77,26 @@ def read_once(arguments: list[str]) -> None:
 
 def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+PACKAGE = re.compile(r"could not import '(\w+)|pip install ([\w-]+)")
+"""In the reason of a test that needs a package which is not installed."""
+
+
+def grouped(reasons: Iterable[str]) -> list[tuple[str, int]]:
+    """(reason, how many tests), the most common first, in at most MOST_REASONS lines."""
+    counts = collections.Counter(reasons)
+    packages = {reason: found[1] or found[2] for reason in counts if (found := PACKAGE.search(reason))}
+    if len(packages) > 1:
+        names = ", ".join(sorted(set(packages.values()), key=str.lower))
+        needs = f"they need packages that are not installed (`pip install --group clients`): {names}"
+        counts[needs] = sum(counts.pop(reason) for reason in packages)
+    first = counts.most_common()
+    if len(first) > MOST_REASONS:
+        first, others = first[: MOST_REASONS - 1], first[MOST_REASONS - 1 :]
+        total = sum(count for _, count in others)
+        first.append((f"of {len(others)} other reasons: `make test ARGS=-rs` names them", total))
+    return first
 
 
 class Run:
@@ -147,7 +172,7 @@ class Run:
 
     def summary(self, seconds: float) -> None:
         print()
-        for reason, count in collections.Counter(self.skipped.values()).most_common():
+        for reason, count in grouped(self.skipped.values()):
             print(f"skipped: {count:4} because {reason}")
         for test, log in self.flaky.items():
             print(f"flaky: {test}, see {log}")

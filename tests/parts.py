@@ -76,7 +76,8 @@ class Part:
 ROOT = f"""
     mkdir -p build
     exec 9>build/root.lock && flock 9 # two parts may want to make it
-    [ -e build/root/.made ] || .ci/root make build/root || exit {SKIPPED}
+    [ -e build/root/.made ] || .ci/root make build/root sid gcc make libc6-dev \
+        python3.{{14,15}}{{,-dev,-venv}} || exit {SKIPPED}
     exec 9>&-
 """
 """Commands: there is a root of Debian's unstable suite."""
@@ -128,6 +129,14 @@ WHEEL = """
     venv/bin/python -m tests tests/core tests/http -m 'not slow and not realtime'
 """
 
+OF_USERS = "README.md Makefile setup.py pyproject.toml .ci tests/conftest.py tests/plugin.py"
+"""What a user meets first: the files of which a change can break README.md's commands."""
+
+BARE = f"""
+    [ "$(id -u)" = 0 ] || {{ echo "only root can make a root"; exit {SKIPPED}; }}
+    .ci/bare build/bare
+"""
+
 PARTS = [
     Part(
         "root",
@@ -166,6 +175,20 @@ PARTS = [
         gate=True,
         after=("oldest-build",),
     ),
+    Part(
+        "bare-quick",
+        "the same part, if what users meet first has changed",
+        f"""
+            # a landing has the commits of less than a day
+            [ -n "$(git log --since='1 day ago' --format=%h -- {OF_USERS})" ] || {{
+                echo "of the last day no commit is in {OF_USERS}"; exit {SKIPPED}
+            }}
+            {BARE}
+        """,
+        gate=True,
+        aside=True,
+        after=("root",),  # both may install debootstrap
+    ),
     Part("sanitize-quick", "HTTP and the engine under sanitizers", "make sanitize ARGS='--quick'", gate=True),
     Part(
         "simulate-quick",
@@ -197,6 +220,14 @@ PARTS = [
         make test ARGS=tests/core/test_interpreter_ends.py
         """,
         alone=True,
+    ),
+    Part(
+        "bare",
+        "README.md's commands on a machine with nothing else, and with libnghttp2",
+        f"""
+            {BARE}
+            .ci/bare build/bare-http2 libnghttp2-dev
+        """,
     ),
     *(
         Part(version, f"what differs between Pythons, on {version}", on_python(version, *WIDE_SELECTION))

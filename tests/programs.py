@@ -1,13 +1,10 @@
 """Runs programs in interpreters of their own, patched or not."""
 
-import importlib.util
 import re
 import socket
 import subprocess
 import sys
 import textwrap
-
-import pytest
 
 from tests import prepared
 
@@ -51,10 +48,3 @@ def check(program, *arguments, **options):
     done = run_patched(textwrap.dedent(program) + "\nprint('to the end')", *arguments, **options)
     assert done.stdout.endswith("to the end\n") and not done.stderr, done.stdout + done.stderr
     return done.stdout
-
-
-def needs(module, use):
-    """Skips where the module is not installed, without importing it into this process: some of them cannot be
-    patched afterwards."""
-    if importlib.util.find_spec(module) is None:
-        pytest.skip(f"{use}: pip install {module}")

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from tests import parts
+from tests.__main__ import grouped
 from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -119,6 +120,15 @@ def test_slow_tests_run_if_they_are_asked_for(run):
     assert "skipped:    1 because there is no moon" in done.stdout
     assert "\n1 passed, 0 failed, 0 skipped" in run(tests, "-m", "slow")[0].stdout
     assert "\n1 passed, 0 failed, 0 skipped" in run(tests, "test_toy.py::test_slow")[0].stdout
+
+
+def test_reasons_of_skipped_tests_take_ten_lines():
+    reasons = [f"reason {number}" for number in range(12) for _ in range(number + 1)]
+    reasons += ["could not import 'h2.connection': No module", "Twisted waits: pip install twisted"] * 50
+    (needs, first), *rest, (others, left) = grouped(reasons)
+    assert needs.endswith(": h2, twisted") and first == 100
+    assert rest == [(f"reason {number}", number + 1) for number in range(11, 3, -1)]
+    assert others.startswith("of 4 other reasons") and left == 1 + 2 + 3 + 4
 
 
 def test_run_without_a_test_is_no_success(run):

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from syncless._core.loop import checked
-from tests import virtualtime
+from tests import needs, virtualtime
 from tests.simulate.mutations import MUTATIONS, ROOT
 
 
@@ -19,9 +19,9 @@ def simulate(*arguments):
 @pytest.mark.slow
 @pytest.mark.skipif(not checked, reason="only builds with assertions explore schedules")
 @pytest.mark.skipif(not virtualtime.AVAILABLE, reason="the virtual clock needs Linux and glibc")
+@needs.HTTP2
 def test_twenty_seeds_go_the_same_way_twice():
     pytest.importorskip("h2.connection", reason="good clients speak HTTP/2 by the library h2: pip install h2")
-    pytest.importorskip("syncless.http2.session", reason="this build has no HTTP/2")
     code, said = simulate("--seed", "1", "--episodes", "20", "--twice", "--verbose")
     assert code == 0, said
     assert "20 episodes" in said and "did not go the same way" not in said

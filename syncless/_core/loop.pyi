@@ -3,6 +3,7 @@ from collections.abc import Callable
 from syncless._core.scheduler import Runnable, Scheduler
 
 checked: bool
+compiler: str
 
 def check(loop: Scheduler) -> None: ...
 

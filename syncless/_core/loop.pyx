@@ -35,6 +35,16 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 cimport cython
 from libc.stdint cimport int64_t
 
+cdef extern from *:
+    """
+    #ifdef __clang__
+        #define SYNCLESS_COMPILER __VERSION__
+    #else
+        #define SYNCLESS_COMPILER "gcc " __VERSION__
+    #endif
+    """
+    const char* COMPILER "SYNCLESS_COMPILER"
+
 from syncless._core.arrays cimport doubled, with_place_for
 from syncless._core.clock cimport CLOCK_THREAD_CPUTIME_ID, NEVER, clock_ns, monotonic_ns
 from syncless._core.cpython.chunkcache cimport lower_mark, note, sink
@@ -187,6 +197,9 @@ cdef class FdTable:
 
 checked = bool(DEBUG_BUILD)
 """Whether this is a build in which census() checks."""
+
+compiler = COMPILER.decode()
+"""Its name and version."""
 
 
 cdef int broken(str promise) except -1:

@@ -7,10 +7,10 @@ import importlib.util
 import os
 from typing import Any
 
-import syncless
 from syncless.cli.config import TABLES, ConfigError, Options, from_platform, reason_of, show
 from syncless.cli.foreign import Foreign, options_of, translated
 from syncless.cli.help import HelpAll, Parser
+from syncless.cli.version import Version
 from syncless.http.addresses import parse_bind
 from syncless.http.options import OPTIONS, Option
 from syncless.io.guardedfiles import is_privileged, only_roots
@@ -66,7 +66,9 @@ def _add(group: Group, option: Option) -> None:
 
 
 def _help(group: Group) -> None:
-    group.add_argument("--version", action="version", version=f"syncless {syncless.__version__}")
+    group.add_argument(
+        "--version", action=Version, nargs=0, help="show the version and the features, and exit"
+    )
     group.add_argument("-h", "--help", action="help", help="show the common options and exit")
     group.add_argument("--help-all", action=HelpAll, nargs=0, help="show all options and limits, and exit")
 

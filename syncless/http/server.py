@@ -44,10 +44,8 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="Server")
 
 PROTOCOLS = ("off", "tls", "cleartext")
-NO_HTTP2 = (
-    "http2='cleartext' needs HTTP/2, and this syncless was built without it: install libnghttp2-dev "
-    "(libnghttp2-devel on Fedora) and build it again"
-)
+HTTP2_CURE = "install libnghttp2-dev (libnghttp2-devel on Fedora) and build it again"
+NO_HTTP2 = f"http2='cleartext' needs HTTP/2, and this syncless was built without it: {HTTP2_CURE}"
 
 
 class Server:

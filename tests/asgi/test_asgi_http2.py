@@ -1,18 +1,14 @@
 """ASGI applications over HTTP/2."""
 
-import importlib.util
-
 import pytest
 
-from tests import fuzz_http2
+from tests import fuzz_http2, needs
 from tests.http2_client import connector, events
 from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.virtual_time,
-    pytest.mark.skipif(
-        importlib.util.find_spec("syncless.http2.session") is None, reason="built without libnghttp2"
-    ),
+    needs.HTTP2,
 ]
 connect = pytest.fixture(connector)
 

@@ -1,6 +1,5 @@
 """WebSockets over HTTP/2 (RFC 8441), for applications of WSGI and of ASGI."""
 
-import importlib.util
 import io
 import shutil
 import struct
@@ -10,6 +9,7 @@ import pytest
 
 import syncless
 from syncless.debug import print_tasklets
+from tests import needs
 from tests.asgi.test_websocket import echoing, speaking
 from tests.browser import BROWSER, browse
 from tests.http2_client import connector, events
@@ -18,9 +18,7 @@ from tests.wsgi.test_websocket import SCRIPT, closed_with, echo, frame
 
 pytestmark = [
     pytest.mark.virtual_time,
-    pytest.mark.skipif(
-        importlib.util.find_spec("syncless.http2.session") is None, reason="built without libnghttp2"
-    ),
+    needs.HTTP2,
 ]
 connect = pytest.fixture(connector)
 

@@ -71,7 +71,11 @@ import os, pathlib, runpy, setuptools, Cython.Build, Cython.Utils
 
 def translated(extensions, build_dir, **options):
     for each in extensions:
-        each.sources[0] = str(pathlib.Path(build_dir, each.sources[0]).with_suffix(".c"))
+        c_file = pathlib.Path(build_dir, each.sources[0]).with_suffix(".c")
+        if not c_file.exists():  # it is of a module that the tests' own build has left out
+            c_file.parent.mkdir(exist_ok=True)
+            c_file.touch()
+        each.sources[0] = str(c_file)
     if "EDITED" in os.environ:  # while Cython translates
         pathlib.Path(os.environ["EDITED"]).touch()
         pathlib.Path(extensions[0].sources[0]).touch()
@@ -145,8 +149,10 @@ def test_build_without_libnghttp2_leaves_http2_out_unless_it_is_required(build, 
     assert done.returncode == 1 and "install libnghttp2 1.43 or newer" in done.stderr
     assert "Traceback" not in done.stderr
     for missing, wanted in ((header, ""), ("nothing.h", "0")):
-        assert build(missing, SYNCLESS_HTTP2=wanted)[0].returncode == 0
-        assert not list(folder.glob("*.so"))
+        done, _ = build(missing, SYNCLESS_HTTP2=wanted)
+        assert done.returncode == 0 and not list(folder.glob("*.so"))
+        last = done.stderr.splitlines()[-1]  # nothing below it, so it is seen
+        assert ("built without HTTP/2. For it, install libnghttp2" in last) == (wanted == "")
 
 
 def test_build_makes_what_is_not_up_to_date(build, tmp_path):

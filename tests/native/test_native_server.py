@@ -16,6 +16,7 @@ import pytest
 import syncless
 from syncless import native
 from syncless.wsgi import Server
+from tests import needs
 from tests.native.conftest import python
 from tests.plugin import Client
 from tests.virtualtime import set_system_time
@@ -376,12 +377,11 @@ def ask_http2(address, context):
 
     context.set_alpn_protocols(["h2"])
     with context.wrap_socket(blocking.create_connection(address, timeout=60)) as sock:
-        if sock.selected_alpn_protocol() is None:
-            pytest.skip("built without libnghttp2")
+        assert sock.selected_alpn_protocol() == "h2"
         return Client.over(sock).get()[2]
 
 
-@pytest.mark.parametrize("ask", [ask_http1, ask_http2])
+@pytest.mark.parametrize("ask", [ask_http1, pytest.param(ask_http2, marks=needs.HTTP2)])
 def test_tls_is_the_python_servers(https, handlers, ask):
     errors = io.StringIO()
     server = https(python, native={"/": handlers("hello")}, error_log=errors)

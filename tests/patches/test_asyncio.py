@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.programs import check, needs, run_python
+from tests import needs
+from tests.programs import check, run_python
 
 
 def test_patch_installs_our_loop_and_takes_it_back():
@@ -207,7 +208,7 @@ def test_callbacks_are_in_the_thread_that_runs_the_loop():
 @pytest.mark.parametrize("other", OTHERS)
 def test_other_loops_run_in_tasklets_and_threads(other):
     for module in other.split(" on "):
-        needs(module, "runs its loops")
+        needs.module(module, "runs its loops")
     check(
         OTHERS[other]
         + """
@@ -231,7 +232,7 @@ assert sorted(answers) == [1, 2, 2, 2, 3, 4], answers
 
 def test_uvloop_waits_where_tasklets_wait():
     """Also for threads, which are tasklets; and several of its loops at once."""
-    needs("uvloop", "runs its loops")
+    needs.module("uvloop", "runs its loops")
     check("""
         import asyncio, concurrent.futures, threading, syncless, uvloop
         together = threading.Barrier(6)
@@ -252,7 +253,7 @@ def test_uvloop_waits_where_tasklets_wait():
 
 
 def test_uvloop_that_is_imported_before_the_patch_is_told_of():
-    needs("uvloop", "runs its loops")
+    needs.module("uvloop", "runs its loops")
     assert (
         run_python("""
 import uvloop, warnings

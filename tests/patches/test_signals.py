@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from tests.programs import check, needs, run_python
+from tests import needs
+from tests.programs import check, run_python
 
 
 def test_ctrl_c_while_a_thread_computes_stops_main():
@@ -244,7 +245,7 @@ print(seen[-1])
 
 @pytest.mark.parametrize("library", ["trio", "uvloop"])
 def test_loops_of_others_run_in_threads(library):
-    needs(library, "runs it in a thread")
+    needs.module(library, "runs it in a thread")
     assert (
         run_python(f"""
 from syncless.patches import patch_all

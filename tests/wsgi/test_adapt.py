@@ -1,7 +1,9 @@
 """The applications that serve() takes, and the command line."""
 
+import importlib.util
 import io
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from syncless._core.poll.backends import BACKENDS
 from syncless.wsgi import ApplicationNotFound, as_wsgi
 
 
@@ -73,7 +76,17 @@ def test_wrong_arguments(arguments, message):
 def test_help_and_version():
     done = run("--help-all")
     assert done.returncode == 0 and "head_seconds (30 s)" in done.stdout and "module:attribute" in done.stdout
-    assert run("--version").stdout.startswith("syncless ")
+    version, runs_on, compiled, has, *lacks = run("--version").stdout.splitlines()
+    assert re.fullmatch(r"syncless \d+\.\d+\.\d+\S*", version)
+    assert f"CPython {platform.python_version()}, greenlet " in runs_on and compiled.startswith(
+        "compiled by "
+    )
+    assert f" {next(iter(BACKENDS))}" in has
+    session = importlib.util.find_spec("syncless.http2.session")
+    assert ("HTTP/2" in has, any("HTTP/2 (install libnghttp2-dev" in each for each in lacks)) == (
+        bool(session),
+        not session,
+    )
 
 
 def test_a_port_in_use_is_exit_code_1():

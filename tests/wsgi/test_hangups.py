@@ -1,7 +1,6 @@
 """Requests whose client has left are stopped where the server is told so (on_hangup)."""
 
 import contextlib
-import importlib.util
 import ssl
 
 import pytest
@@ -10,7 +9,8 @@ import syncless
 from syncless._core.current import uninterrupted
 from syncless.io import socket
 from syncless.wsgi import ClientGone, Server, while_client_stays
-from tests.programs import check, needs
+from tests import needs
+from tests.programs import check
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
@@ -225,7 +225,7 @@ def test_driver_that_tries_again_after_an_error_of_its_connection_is_stopped(sta
 )
 def test_request_that_waits_in_a_driver_is_stopped(library, call):
     """Its server takes the connection and says nothing."""
-    needs(library, f"{library} takes an OSError for an error of its connection")
+    needs.module(library, f"{library} takes an OSError for an error of its connection")
     told = check(f"""
         import socket, syncless, {library}
         from syncless.wsgi import ClientGone, Server, while_client_stays
@@ -268,7 +268,7 @@ def test_call_of_an_interrupted_request_ends_and_its_connection_is_closed(
     library, client, text, answered, how
 ):
     """Where it waits for the answer, or has read half of it. It is not tried again."""
-    needs(library, f"{library} has a pool of connections")
+    needs.module(library, f"{library} has a pool of connections")
     expected = {"gone": "ClientGone", "deadline": "TimeoutError", "limit": "RequestTimeout"}[how]
     check(f"""
         import contextlib, io, socket, syncless, {library}
@@ -365,9 +365,7 @@ def test_client_of_tls_that_leaves_is_noticed(https, authority):
     assert app.seen == ["begun", "gone"]
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("syncless.http2.session") is None, reason="built without libnghttp2"
-)
+@needs.HTTP2
 @pytest.mark.parametrize("how", ["reset", "lost"])
 def test_stream_of_http2_that_is_reset_or_lost_is_stopped(start, how):
     from tests.http2_client import Client

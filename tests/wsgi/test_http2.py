@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import importlib.util
 import os
 import shutil
 import socket as blocking
@@ -15,7 +14,7 @@ import syncless
 from syncless import run_in_thread
 from syncless.http.errors import ClientGone
 from syncless.io import socket
-from tests import fuzz_http2
+from tests import fuzz_http2, needs
 from tests.fuzz_http2 import GET, PREFACE, frame
 from tests.http2_client import Client, connector, events, exceptions
 from tests.preload import without_preload
@@ -23,9 +22,7 @@ from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.virtual_time,
-    pytest.mark.skipif(
-        importlib.util.find_spec("syncless.http2.session") is None, reason="built without libnghttp2"
-    ),
+    needs.HTTP2,
 ]
 
 

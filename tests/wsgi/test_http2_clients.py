@@ -1,6 +1,5 @@
 """HTTP/2 with programs that many use: httpx, curl, and HAProxy in front."""
 
-import importlib.util
 import shutil
 import socket as blocking
 import subprocess
@@ -8,6 +7,7 @@ import subprocess
 import pytest
 
 from syncless import run_in_thread
+from tests import needs
 from tests.preload import without_preload
 from tests.programs import free_port
 from tests.proxied import missing, program
@@ -20,9 +20,7 @@ from tests.wsgi.test_websocket import client_library, echo
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.virtual_time(False),  # other processes
-    pytest.mark.skipif(
-        importlib.util.find_spec("syncless.http2.session") is None, reason="built without libnghttp2"
-    ),
+    needs.HTTP2,
 ]
 
 

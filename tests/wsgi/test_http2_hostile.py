@@ -1,7 +1,6 @@
 """Clients of HTTP/2 that leave, multiply work or hold memory, beside those that only look like it."""
 
 import contextlib
-import importlib.util
 import io
 import time
 
@@ -11,6 +10,7 @@ import syncless
 from syncless.http.errors import ClientGone
 from syncless.http.listener import CELLS, Counters, totals
 from syncless.io import socket
+from tests import needs
 from tests.fuzz_http2 import GET, POST, PREFACE, WEBSOCKET, frame
 from tests.http2_client import connector, events, exceptions
 from tests.waiting import eventually
@@ -18,9 +18,7 @@ from tests.wsgi.test_http2 import echo, frames_of, gated, goaways, hello, record
 
 pytestmark = [
     pytest.mark.virtual_time,
-    pytest.mark.skipif(
-        importlib.util.find_spec("syncless.http2.session") is None, reason="built without libnghttp2"
-    ),
+    needs.HTTP2,
 ]
 
 connect = pytest.fixture(connector)

@@ -1,21 +1,19 @@
 """A client of HTTP/2 sees the answer to an upload that nobody read, and cannot send without end."""
 
 import contextlib
-import importlib.util
 import time
 
 import pytest
 
 import syncless
+from tests import needs
 from tests.http2_client import connector, events
 from tests.waiting import eventually
 from tests.wsgi.test_linger import deaf
 
 pytestmark = [
     pytest.mark.virtual_time,
-    pytest.mark.skipif(
-        importlib.util.find_spec("syncless.http2.session") is None, reason="built without libnghttp2"
-    ),
+    needs.HTTP2,
 ]
 
 connect = pytest.fixture(connector)

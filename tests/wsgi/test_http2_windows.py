@@ -1,7 +1,6 @@
 """Windows of HTTP/2: an answer waits for them no longer than one of HTTP/1.1 waits for its client."""
 
 import contextlib
-import importlib.util
 import socket as blocking
 import time
 
@@ -9,14 +8,13 @@ import pytest
 
 import syncless
 from syncless.io import socket
+from tests import needs
 from tests.http2_client import Client, connector, events
 from tests.waiting import eventually
 
 pytestmark = [
     pytest.mark.virtual_time,
-    pytest.mark.skipif(
-        importlib.util.find_spec("syncless.http2.session") is None, reason="built without libnghttp2"
-    ),
+    needs.HTTP2,
 ]
 
 connect = pytest.fixture(connector)

@@ -2,18 +2,16 @@
 refuses. Left out are those of what HTTP/2 has not: chunks, request lines, absolute targets, folded lines,
 fields of the connection, an empty Host and CONNECT."""
 
-import importlib.util
 import json
 import pathlib
 import re
 
 import pytest
 
+from tests import needs
 from tests.http2_client import connector
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("syncless.http2.session") is None, reason="built without libnghttp2"
-)
+pytestmark = needs.HTTP2
 CASES = json.loads((pathlib.Path(__file__).parent / "cases.json").read_text())
 OF_CONNECTIONS = {"connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"}
 

@@ -20,6 +20,7 @@ from syncless.http import standby
 from syncless.http.acceptor import Acceptor, join, take
 from syncless.io import socket
 from syncless.wsgi import Server
+from tests import needs
 from tests.plugin import Client
 from tests.programs import check, run_unchecked
 from tests.waiting import eventually
@@ -292,6 +293,7 @@ def test_asgi_applications_beside_others_stay_on_their_loop(held):
     assert thread_of(kept, "/asgi/f") == home
 
 
+@needs.HTTP2
 def test_websockets_and_http_2_wait_for_the_loop_of_an_asgi_application(held):
     http2 = pytest.importorskip("tests.http2_client")
     server = held(*MIXED, "--http2", "cleartext", more=EVENTS)

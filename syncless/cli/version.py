@@ -1,0 +1,59 @@
+"""``syncless --version``: the version, what it runs on, and what this build has and lacks.
+
+Takes the modules that a build may leave out (setup.py). Gives lines of text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import platform
+from importlib.metadata import version
+from typing import Any
+
+import syncless
+from syncless._core.loop import checked, compiler
+from syncless._core.poll.backends import BACKENDS
+from syncless.http.server import HTTP2_CURE
+
+FEATURES = {
+    "HTTP/2": ("syncless.http2.session", HTTP2_CURE),
+    "native handlers": ("syncless.native.threads", "they need Linux's epoll"),
+    "the area native of the patch": (
+        "syncless.patches.libraries.parking",
+        "it needs Linux on x86-64 or aarch64",
+    ),
+}
+"""Name -> (the module that has it, why it is missing or what to do)."""
+
+
+def features() -> str:
+    """Of this build, in lines."""
+    has, lacks = list(BACKENDS), []
+    for name, (module, cure) in FEATURES.items():
+        try:
+            found = importlib.util.find_spec(module) is not None
+        except ValueError:  # somebody has put None in its place
+            found = False
+        if found:
+            has.append(name)
+        else:
+            lacks.append(f"{name} ({cure})")
+    system = f"{platform.system()} on {platform.machine()}"
+    return "\n".join(
+        (
+            f"syncless {syncless.__version__}",
+            f"CPython {platform.python_version()}, greenlet {version('greenlet')}, {system}",
+            f"compiled by {compiler}{', with assertions' if checked else ''}",
+            f"has: {', '.join(has)}",
+            *(f"lacks: {each}" for each in lacks),
+        )
+    )
+
+
+class Version(argparse.Action):
+    """``--version``"""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(features())
+        parser.exit()
