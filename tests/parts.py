@@ -202,6 +202,13 @@ PARTS = [
         Part(version, f"what differs between Pythons, on {version}", on_python(version, *WIDE_SELECTION))
         for version in ("3.12", "3.13", "3.14")
     ),
+    Part(
+        "without-policies",
+        "asyncio and ASGI as on Python 3.16",
+        # but not with asgiref, which itself asks for what is removed there
+        "make test ARGS='-p tests.without_policies tests/asyncio tests/asgi"
+        " --ignore tests/asgi/test_asgiref.py'",
+    ),
     Part("portable", "a build without the facilities of Linux", "make portable"),
     Part("sanitize", "all tests of native code under sanitizers; fuzzing", "make sanitize"),
     Part(
