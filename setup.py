@@ -295,7 +295,7 @@ class Build(build_ext):
     def run(self):
         wanted = self.build_lib
         # what is there is not compiled again, for a wheel neither
-        self.build_lib = f"build/native.{self.plat_name}-{sys.implementation.cache_tag}"
+        self.build_lib = f"build/native.{self.plat_name}-{sysconfig.get_config_var('SOABI')}"
         self.build_temp = f"{self.build_lib}.objects"
         super().run()
         if self.inplace:

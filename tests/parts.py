@@ -76,8 +76,8 @@ class Part:
 ROOT = f"""
     mkdir -p build
     exec 9>build/root.lock && flock 9 # two parts may want to make it
-    [ -e build/root/.made ] || .ci/root make build/root sid gcc make libc6-dev \
-        python3.{{14,15}}{{,-dev,-venv}} || exit {SKIPPED}
+    [ -e build/root/.made ] || .ci/root make build/root sid gcc make libc6-dev libnghttp2-dev pkg-config \
+        python3.{{13,14,15}}{{,-dev,-venv}} || exit {SKIPPED}
     exec 9>&-
 """
 """Commands: there is a root of Debian's unstable suite."""
@@ -232,6 +232,13 @@ PARTS = [
     *(
         Part(version, f"what differs between Pythons, on {version}", on_python(version, *WIDE_SELECTION))
         for version in ("3.12", "3.13", "3.14")
+    ),
+    Part(
+        "without-policies",
+        "asyncio and ASGI as on Python 3.16",
+        # but not with asgiref, which itself asks for what is removed there
+        "make test ARGS='-p tests.without_policies tests/asyncio tests/asgi"
+        " --ignore tests/asgi/test_asgiref.py'",
     ),
     Part("portable", "a build without the facilities of Linux", "make portable"),
     Part("sanitize", "all tests of native code under sanitizers; fuzzing", "make sanitize"),

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from syncless._core.current import current, may_park
 from syncless._core.loop import Loop
@@ -93,6 +94,8 @@ def _after_fork_in_child() -> None:
         here._forked()
         here._begin()
         _background[current_loop()] = here
+    for policy in _without_policies:  # as asyncio does with its own
+        policy._local = threading.local()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
@@ -137,34 +140,97 @@ def await_(awaitable: Awaitable[T], timeout: float | None = None) -> T:
     return future.result()
 
 
-with warnings.catch_warnings():  # policies are deprecated since Python 3.14, and have no successor
-    warnings.simplefilter("ignore", DeprecationWarning)
-    DefaultPolicy = asyncio.DefaultEventLoopPolicy
+class _NoPolicy:
+    """In the place of asyncio's own policy where there is none: since Python 3.16 a thread's loop is set and
+    asked for by functions alone."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        _without_policies.add(self)
+
+    def set_event_loop(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        if loop is not None and not isinstance(loop, asyncio.AbstractEventLoop):
+            kind = type(loop).__name__
+            raise TypeError(f"loop must be an instance of AbstractEventLoop or None, not {kind!r}")
+        self._local._loop = loop
 
 
-class EventLoopPolicy(DefaultPolicy):
+_without_policies: WeakSet[_NoPolicy] = WeakSet()
+
+
+def _policy_type() -> Any:
+    """asyncio's own, or None."""
+    with warnings.catch_warnings():  # policies are deprecated since Python 3.14
+        warnings.simplefilter("ignore", DeprecationWarning)
+        if not hasattr(asyncio.events, "_event_loop_policy"):
+            return None
+        return getattr(asyncio, "DefaultEventLoopPolicy", None)
+
+
+DefaultPolicy: Any = _policy_type() or _NoPolicy
+HAS_POLICIES = DefaultPolicy is not _NoPolicy
+
+
+class EventLoopPolicy(DefaultPolicy):  # type: ignore[misc]
     """New loops are EventLoops, and a thread that has set no loop has its background loop."""
 
     _loop_factory = EventLoop
 
     def get_event_loop(self) -> asyncio.AbstractEventLoop:
-        loop: Any = getattr(self._local, "_loop", None)  # type: ignore[attr-defined]
+        loop: Any = getattr(self._local, "_loop", None)
         return background_loop() if loop is None else loop
 
+    def functions(self) -> list[Callable[..., Any]]:
+        """Those of asyncio.events that it stands behind; to be bound there where asyncio has no policies."""
 
-class OfferingPolicy(DefaultPolicy):
+        def get_event_loop() -> asyncio.AbstractEventLoop:
+            """asyncio.get_event_loop"""
+            running: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
+            return self.get_event_loop() if running is None else running
+
+        def set_event_loop(loop: asyncio.AbstractEventLoop | None) -> None:
+            """asyncio.set_event_loop"""
+            self.set_event_loop(loop)
+
+        def new_event_loop() -> asyncio.AbstractEventLoop:
+            """asyncio.new_event_loop"""
+            return EventLoop()
+
+        return [get_event_loop, set_event_loop, new_event_loop]
+
+
+class OfferingPolicy(DefaultPolicy):  # type: ignore[misc]
     """As asyncio's own; but a tasklet gets its thread's background loop where no other one is set.
     Nobody would run a loop that asyncio makes there, and its timers would pass in silence."""
 
     def get_event_loop(self) -> asyncio.AbstractEventLoop:
-        unset = getattr(self._local, "_loop", None) is None  # type: ignore[attr-defined]
+        unset = getattr(self._local, "_loop", None) is None
         return background_loop() if unset and may_park() else super().get_event_loop()
+
+
+def _offering(original: Callable[[], asyncio.AbstractEventLoop]) -> Callable[[], asyncio.AbstractEventLoop]:
+    """As OfferingPolicy, where there are no policies."""
+
+    def get_event_loop() -> asyncio.AbstractEventLoop:
+        """asyncio.get_event_loop"""
+        try:
+            return original()
+        except Exception:  # a RuntimeError: no loop is set
+            if not may_park():
+                raise
+        return background_loop()
+
+    return get_event_loop
 
 
 def offer() -> None:
     """For a server that is not patched: makes that asyncio's policy, if the program has not chosen one. A
     loop that it has set stays."""
     events: Any = asyncio.events  # asyncio warns where it is asked for its policy
+    if not HAS_POLICIES:
+        if events.get_event_loop.__module__ != __name__:
+            _bind([_offering(events.get_event_loop)])
+        return
     chosen = events._event_loop_policy
     if chosen is None or type(chosen) is DefaultPolicy:
         policy = OfferingPolicy()
@@ -175,6 +241,16 @@ def offer() -> None:
 def install() -> None:
     """From now on asyncio's loops are EventLoops: asyncio.run() uses one, and get_event_loop() gives each
     thread one that is always running."""
+    if not HAS_POLICIES:
+        _bind(EventLoopPolicy().functions())
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         asyncio.set_event_loop_policy(EventLoopPolicy())
+
+
+def _bind(functions: Iterable[Callable[..., Any]]) -> None:
+    """Without the patch a module that has taken asyncio's own over by name keeps it."""
+    for function in functions:
+        for module in (asyncio, asyncio.events):
+            setattr(module, function.__name__, function)

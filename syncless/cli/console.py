@@ -8,7 +8,7 @@ from typing import Any
 import syncless
 from syncless import debug
 from syncless.console import attach
-from syncless.patches import patch_all
+from syncless.patches import CannotPatch, patch_all
 
 USAGE = """usage: syncless console [PID | PATH]
 
@@ -27,7 +27,11 @@ def console(arguments: list[str]) -> int:
         return 2
     if arguments:
         return attach(arguments[0])
-    patch_all()
+    try:
+        patch_all(strict=True)
+    except CannotPatch as error:
+        print(f"syncless: {error}", file=sys.stderr)
+        return 2
     interact()
     return 0
 

@@ -110,7 +110,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
     limit: int
 
     def __init__(self, *arguments: Any, **options: Any):
-        patch_all()
+        patch_all(strict=True)
         super().__init__(*arguments, **options)
         self._waiting: deque[Job] = deque()
         self._running: dict[int, Job] = {}

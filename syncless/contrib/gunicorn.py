@@ -77,7 +77,7 @@ class Worker(base.Worker):
     @classmethod
     def setup(cls) -> None:
         """gunicorn's master calls it before it imports an application for its workers (`preload_app`)."""
-        patch_all()
+        patch_all(strict=True)
 
     @classmethod
     def check_config(cls, config: Config, log: Any) -> None:

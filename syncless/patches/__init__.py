@@ -27,7 +27,7 @@ from syncless.patches import libraries
 from syncless.patches.libraries import native_stats
 from syncless.patches.offload import area_of as area_of_offload
 from syncless.patches.offload import names_of, patch_names
-from syncless.patches.registry import Change, Patcher, Registry, Unavailable
+from syncless.patches.registry import CannotPatch, Change, Patcher, Registry, Unavailable
 
 
 def _function(module: str, name: str = "patch") -> Callable[[Patcher], None]:
@@ -76,7 +76,11 @@ _registry = Registry()
 
 
 def patch_all(
-    *, offload: Iterable[str] = (), native: bool | Iterable[str] = False, **choice: bool
+    *,
+    offload: Iterable[str] = (),
+    native: bool | Iterable[str] = False,
+    strict: bool = False,
+    **choice: bool,
 ) -> list[str]:
     """Patches all areas but those turned off by name (``thread=False``). ``cpu=True`` and ``native=True``
     turn on areas that are off by default; ``native=["MySQLdb"]`` names libraries, as patch_native() does.
@@ -84,8 +88,9 @@ def patch_all(
     ``"zlib.compress"``, ``"package.module.Class.method"``.
 
     Returns the areas that were not patched yet. Idempotent. TypeError for an unknown area. An area that this
-    syncless cannot patch, because the Python is newer, is left out with a RuntimeWarning; `patch_<area>()`
-    raises the reason.
+    syncless cannot patch, because the Python is newer, is left out with a RuntimeWarning. If `strict`, as for
+    the servers of the command `syncless`, nothing is patched then, and CannotPatch names all such areas;
+    `patch_<area>()` raises the reason itself.
     """
     named: dict[str, Callable[[Patcher], None]] = {
         area_of_offload(name): partial(patch_names, name=name) for name in names_of(offload)
@@ -101,18 +106,35 @@ def patch_all(
         if chosen not in (True, False):
             raise TypeError(f"the area {area!r} is turned on by True and off by False, not by {chosen!r}")
     wanted = {area: patch for area, patch in AREAS.items() if choice.get(area, area not in OFF)}
-    return _registry.apply({**wanted, **named}, _leave_out)
+    left_out: dict[str, Exception] = {}
+
+    def leave_out(area: str, error: Exception) -> bool:
+        if _may_be_left_out(error):
+            left_out[area] = error
+        return area in left_out
+
+    patched = _registry.apply({**wanted, **named}, leave_out)
+    if strict and left_out:
+        _registry.undo(*reversed(patched))
+        raise CannotPatch(_left_out(left_out))
+    for area, error in left_out.items():
+        warnings.warn(
+            f"patch_all() leaves out the area {area!r}, whose calls block the whole thread: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return patched
 
 
-def _leave_out(area: str, error: Exception) -> bool:
-    if not _may_be_left_out(error):
-        return False
-    warnings.warn(
-        f"patch_all() leaves out the area {area!r}, whose calls block the whole thread: {error}",
-        RuntimeWarning,
-        stacklevel=4,
+def _left_out(errors: Mapping[str, Exception]) -> str:
+    reasons = "; ".join(dict.fromkeys(f"{error}" or type(error).__name__ for error in errors.values()))
+    off = ", ".join(f"{area}=False" for area in errors)
+    options = " ".join(f"--no-patch-{area}" for area in errors)
+    return (
+        f"syncless cannot patch {', '.join(errors)} on this Python, and calls of theirs would block all "
+        f"tasklets: {reasons}. Upgrade syncless (pip install --upgrade syncless), or use a Python that it "
+        f"knows. To run without these areas: {options}, or patch_all({off})"
     )
-    return True
 
 
 def _unknown(area: str) -> str:
@@ -309,6 +331,7 @@ def described(choice: Mapping[str, bool] | None = None) -> str:
 __all__ = [
     "AREAS",
     "OFF",
+    "CannotPatch",
     "Change",
     "changes",
     "describe",

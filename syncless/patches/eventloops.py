@@ -84,6 +84,11 @@ def _note_per_tasklet(patcher: Patcher, events: Any) -> None:
 def _install_loop(patcher: Patcher, asyncio: Any) -> None:
     """asyncio takes long to import, and our loop imports it: so this waits until the program does."""
     background: Any = importlib.import_module("syncless.asyncio.backgroundloop")
+    if not background.HAS_POLICIES:  # since Python 3.16
+        for function in background.EventLoopPolicy().functions():
+            why = "makes loops that a call which blocks stops"
+            patcher.rebind(asyncio.events, function.__name__, function, why)
+        return
     chosen = asyncio.events._event_loop_policy
     if chosen is not None and type(chosen) is not background.DefaultPolicy:
         return

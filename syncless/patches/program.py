@@ -12,7 +12,7 @@ from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from types import ModuleType
 from typing import Any
 
-from syncless.patches import OFF, describe, patch_all
+from syncless.patches import AREAS, OFF, CannotPatch, describe, patch_all
 from syncless.tools.blockers import Blockers
 
 USAGE = """usage: python -m syncless run [option ...] program.py [argument ...]
@@ -24,10 +24,13 @@ would block parks its tasklet.
 --blockers      print to stderr at the end what held up all tasklets for 50 ms or longer: how often, for how
                 long, where, and what would cure it
 --describe      first print to stderr what is patched
+--no-patch-AREA leave one area of the standard library alone
 --patch-cpu     run long computations (compression, hashing) in threads
 --patch-native  make C libraries that are known to be safe wait cooperatively
 """
-ON_REQUEST = {f"--patch-{area}": area for area in OFF}
+CHOICES = {f"--patch-{area}": (area, True) for area in OFF} | {
+    f"--no-patch-{area}": (area, False) for area in AREAS if area not in OFF
+}
 
 
 def _report_blockers() -> None:
@@ -67,9 +70,9 @@ def _run_main(program: str, is_module: bool) -> None:
 
 def run(arguments: list[str]) -> int:
     """Runs the program with its own arguments, and raises what it raises, SystemExit included. Returns 2 if
-    no program is named."""
+    no program is named, or the patch cannot be made."""
     options = set()
-    while arguments and arguments[0] in ("--describe", "--blockers", *ON_REQUEST):
+    while arguments and arguments[0] in ("--describe", "--blockers", *CHOICES):
         options.add(arguments[0])
         arguments = arguments[1:]
     if arguments[:1] in (["-h"], ["--help"]):
@@ -79,8 +82,12 @@ def run(arguments: list[str]) -> int:
     if len(arguments) < (2 if module else 1) or (arguments[0].startswith("-") and not module):
         print(USAGE, end="", file=sys.stderr)
         return 2
-    areas: dict[str, Any] = {area: True for option, area in ON_REQUEST.items() if option in options}
-    patch_all(**areas)
+    areas: dict[str, Any] = dict(choice for option, choice in CHOICES.items() if option in options)
+    try:
+        patch_all(strict=True, **areas)
+    except CannotPatch as error:
+        print(f"syncless: {error}", file=sys.stderr)
+        return 2
     if "--describe" in options:
         print(describe(), file=sys.stderr)
     if "--blockers" in options:  # patching is none

@@ -52,6 +52,10 @@ def _check_thread(done: str) -> None:
         )
 
 
+class CannotPatch(ValueError):
+    """Areas that were asked for cannot be patched on this Python; the text says what to do."""
+
+
 class Unavailable:
     """In the place of the function of an area that cannot be patched on this Python."""
 

@@ -162,13 +162,14 @@ class Patching:
         self._choice = {} if isinstance(patch, bool) else patch
 
     def __call__(self) -> None:
-        """Patches this process. TypeError for an area that there is not. Without the patch asyncio has a loop
-        for tasklets all the same, once it is imported."""
+        """Patches this process. TypeError for an area that there is not; CannotPatch, because a server whose
+        locks block is worse than none. Without the patch asyncio has a loop for tasklets all the same, once
+        it is imported."""
         if self._patch is False:
             when_executed("asyncio", self._offer_loop)
         else:
             # imported only here: it imports all of the standard library that it patches
-            importlib.import_module("syncless.patches").patch_all(**self._choice)
+            importlib.import_module("syncless.patches").patch_all(**{"strict": True, **self._choice})
 
     @staticmethod
     def _offer_loop(asyncio: Any) -> None:

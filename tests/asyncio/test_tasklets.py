@@ -12,7 +12,7 @@ import pytest
 import syncless
 from syncless import Timeout, sleep, spawn
 from syncless.asyncio import EventLoop, await_, in_tasklet
-from syncless.asyncio.backgroundloop import DefaultPolicy, background_loop
+from syncless.asyncio.backgroundloop import HAS_POLICIES, DefaultPolicy, background_loop
 from syncless.wsgi.server import Patching
 from tests.asyncio.loops import run
 from tests.programs import check, run_python
@@ -588,8 +588,15 @@ def test_names_are_found_by_the_cooperative_resolver():
 @pytest.fixture
 def offered(monkeypatch):
     """asyncio as such a server leaves it."""
-    monkeypatch.setattr(asyncio.events, "_event_loop_policy", None)
+    if HAS_POLICIES:
+        monkeypatch.setattr(asyncio.events, "_event_loop_policy", None)
+    else:
+        for module in (asyncio, asyncio.events):  # to be put back
+            monkeypatch.setattr(module, "get_event_loop", module.get_event_loop)
     Patching(False)()
+
+
+with_policies = pytest.mark.skipif(not HAS_POLICIES, reason="this Python has no event loop policies")
 
 
 def test_timer_of_a_server_that_is_not_patched_is_called(offered, background):
@@ -605,13 +612,16 @@ def test_server_that_is_not_patched_leaves_other_loops_alone(offered, monkeypatc
     assert type(own).__module__.startswith("asyncio.")
     with pytest.raises(RuntimeError, match="no current event loop"):
         syncless.run_in_thread(asyncio.get_event_loop)
-    monkeypatch.setattr(asyncio.events, "_event_loop_policy", DefaultPolicy())
-    asyncio.events._event_loop_policy.set_event_loop(own)
+    if HAS_POLICIES:
+        monkeypatch.setattr(asyncio.events, "_event_loop_policy", DefaultPolicy())
+    asyncio.set_event_loop(own)
     Patching(False)()
     assert asyncio.get_event_loop() is own
+    asyncio.set_event_loop(None)
     own.close()
 
 
+@with_policies
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="get_event_loop() makes no loop any more")
 @pytest.mark.filterwarnings("ignore:There is no current event loop:DeprecationWarning")
 def test_loop_that_was_made_before_the_server_stays(monkeypatch):
@@ -622,6 +632,7 @@ def test_loop_that_was_made_before_the_server_stays(monkeypatch):
     early.close()
 
 
+@with_policies
 def test_policy_of_the_program_stays(monkeypatch):
     class Policy(DefaultPolicy):
         pass

@@ -10,7 +10,7 @@ from tests.programs import run_unchecked
 LOCK = """
         import _thread
         class Lie:
-            __slots__ = ("a", "b", "c")
+            __slots__ = {slots}
             def acquire(self, *args):
                 return True
             release = __enter__ = __exit__ = acquire
@@ -27,6 +27,15 @@ LIES = {
         _socket.socket = Lie
         import syncless._core.calls.sockets
     """,
+    "io.FileIO objects (small)": """
+        import _io
+        class Lie:
+            __slots__ = ()
+            def __init__(self, *args):
+                pass
+        _io.FileIO = Lie
+        import syncless._core.cpython.layouts as layouts; layouts.checked("io.FileIO objects")
+    """,
     "io.FileIO objects": """
         import _io
         class Lie(_io.FileIO):
@@ -35,8 +44,12 @@ LIES = {
         _io.FileIO = Lie
         import syncless._core.calls.fileio
     """,
-    "locks": LOCK.format(name="allocate_lock"),
-    "locks (reentrant)": LOCK.format(name="RLock"),
+    "locks": LOCK.format(name="allocate_lock", slots=("a", "b", "c")),
+    "locks (small)": LOCK.format(name="allocate_lock", slots=()),
+    "locks (of one word)": LOCK.format(name="allocate_lock", slots=("a",)),
+    "locks (reentrant)": LOCK.format(name="RLock", slots=("a", "b", "c")),
+    "locks (reentrant, small)": LOCK.format(name="RLock", slots=()),
+    "locks (reentrant, large)": LOCK.format(name="RLock", slots=("a", "b", "c", "d")),
     "poll objects (small)": """
         import select
         class Lie:
@@ -83,8 +96,13 @@ LIES = {
 FIELDS = {
     "socket objects": "descriptor",
     "io.FileIO objects": "descriptor",
+    "io.FileIO objects (small)": "mode",
     "locks": "mutex",
+    "locks (small)": "mutex",
+    "locks (of one word)": "mutex",
     "locks (reentrant)": "owner",
+    "locks (reentrant, small)": "owner",
+    "locks (reentrant, large)": "owner",
     "poll objects (small)": "dict",
     "poll objects": "dict",
     "buffered files": "owner",

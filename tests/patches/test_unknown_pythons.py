@@ -8,6 +8,7 @@ import textwrap
 import pytest
 
 from tests.core.test_layouts import LIES, refusal, run
+from tests.programs import run_unchecked
 
 LEFT_OUT = {
     "socket objects": {"socket", "ssl", "dns"},
@@ -54,6 +55,63 @@ def test_areas_that_need_an_unknown_layout_are_left_out(kind):
     assert set(left_out) == LEFT_OUT[kind]
     assert [text.split("'")[1] for text in warnings] == left_out
     assert all(refusal(kind) in text for text in warnings)
+
+
+LOCKS = textwrap.dedent(LIES["locks"]).rpartition("import ")[0]
+CURE = (
+    "syncless cannot patch thread, queue, multiprocessing on this Python",
+    refusal("locks"),
+    "pip install --upgrade syncless",
+    "--no-patch-thread --no-patch-queue --no-patch-multiprocessing",
+)
+
+
+def test_strict_patch_names_all_areas_that_it_cannot_make_and_makes_none():
+    done = run(
+        LOCKS
+        + """
+from syncless.patches import AREAS, CannotPatch, is_patched, patch_all
+try:
+    patch_all(strict=True)
+except CannotPatch as error:
+    print(error)
+assert not any(is_patched(area) for area in AREAS)
+patch_all(strict=True, thread=False, queue=False, multiprocessing=False)
+assert is_patched("socket")
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(text in done.stdout for text in CURE) and not done.stderr, done
+
+
+def run_command(lie, *command):
+    return run_unchecked(lie + f"import sys\nfrom syncless.cli import main\nsys.exit(main({list(command)}))")
+
+
+SERVER = ("examples.demo", "--bind", "127.0.0.1:0")
+
+
+COMMANDS = [SERVER, (*SERVER, "--check"), ("run", "-m", "this"), ("console",)]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_command_ends_with_the_cure_where_locks_would_block(command):
+    done = run_command(LOCKS, *command)
+    assert done.returncode == 2 and all(text in done.stderr for text in CURE), done
+    assert "Traceback" not in done.stderr and "RuntimeWarning" not in done.stderr
+
+
+def test_master_ends_with_the_cure_where_its_workers_would_block():
+    lie = textwrap.dedent(LIES["poll objects"]).rpartition("import ")[0]  # which a fork does not notice
+    done = run_command(lie, *SERVER, "--workers", "1")
+    assert done.returncode == 3 and "--no-patch-select" in done.stderr, done
+    assert "Traceback" not in done.stderr and refusal("poll objects") in done.stderr
+
+
+def test_command_goes_on_without_areas_that_are_turned_off():
+    off = [f"--no-patch-{area}" for area in ("thread", "queue", "multiprocessing")]
+    done = run_command(LOCKS, "run", *off, "-m", "this")
+    assert done.returncode == 0 and "Zen" in done.stdout, done
 
 
 def test_area_that_fails_on_a_newer_python_is_undone_and_left_out():

@@ -1,6 +1,6 @@
 """The beginnings of objects whose fields the interpreter does not show. See layouts.pyx.
 
-The C functions of locks are steps that never wait. Each takes an object of the right type, while the GIL is
+The functions of locks are steps that never wait. Each takes an object of the right type, while the GIL is
 held.
 """
 
@@ -31,39 +31,40 @@ cdef extern from *:
         unsigned int created : 1, readable : 1, writable : 1, appending : 1;
     } SynclessFileIO;
 
-    #if PY_VERSION_HEX < 0x030E0000
-    typedef struct {                        /* lockobject of _threadmodule.c, up to 3.13 */
+    /* The locks of _threadmodule.c. A micro release may change them, so all are declared for every Python,
+       and layouts.pyx finds out which one this interpreter has. */
+    typedef struct {                        /* lockobject, up to 3.13.0 */
         PyObject_HEAD
         PyThread_type_lock lock;
         PyObject *weakrefs;
         char locked;
-        /* These two are ours. They lie in the bytes that the interpreter leaves unused at the end. */
-        uint16_t mark;
-        uint32_t holder;
     } SynclessLock;
 
-    typedef struct {                        /* rlockobject of _threadmodule.c, up to 3.13 */
+    typedef struct {                        /* rlockobject, up to 3.13 */
         PyObject_HEAD
         PyThread_type_lock lock;
         unsigned long owner;
         unsigned long count;
         PyObject *weakrefs;
     } SynclessRLock;
-    #else
-    typedef struct {                        /* lockobject, since 3.14 */
+
+    typedef struct {                        /* lockobject, since 3.13.1 */
         PyObject_HEAD
-        PyMutex mutex;
-        uint16_t mark;                      /* ours, as above */
-        uint32_t holder;
-    } SynclessLock;
+        uint8_t mutex;                      /* PyMutex */
+    } SynclessMutexLock;
 
     typedef struct {                        /* rlockobject, since 3.14 */
         PyObject_HEAD
-        PyMutex mutex;
+        uint8_t mutex;
         unsigned long long owner;           /* 0: none */
         size_t again;                       /* acquisitions after the first */
-    } SynclessRLock;
-    #endif
+    } SynclessMutexRLock;
+
+    /* Ours: in the bytes that the interpreter leaves unused at the end of a lock. */
+    typedef struct {
+        uint16_t mark;
+        uint32_t holder;
+    } __attribute__((packed)) SynclessNote;
 
     typedef struct {                        /* pollObject of selectmodule.c */
         PyObject_HEAD
@@ -71,6 +72,7 @@ cdef extern from *:
     } SynclessPoll;
     #endif
     """
+    # Cython's import refuses a smaller one
     ctypedef class _socket.socket [object SynclessSocket, check_size ignore]:
         cdef int sock_fd
         cdef int sock_family
@@ -83,11 +85,20 @@ cdef extern from *:
         unsigned int readable, writable
 
     ctypedef struct SynclessLock:
+        void* lock
+        char locked
+    ctypedef struct SynclessRLock:
+        void* lock
+        unsigned long owner, count
+    ctypedef struct SynclessMutexLock:
+        unsigned char mutex
+    ctypedef struct SynclessMutexRLock:
+        unsigned char mutex
+        unsigned long long owner
+        size_t again
+    ctypedef struct SynclessNote:
         uint16_t mark
         uint32_t holder
-
-    ctypedef struct SynclessRLock:
-        pass
 
     ctypedef struct SynclessPoll:
         PyObject* watched
@@ -109,72 +120,101 @@ cdef extern from *:
     """
     #ifndef SYNCLESS_LOCKS
     #define SYNCLESS_LOCKS
-    #define AS_LOCK(object) ((SynclessLock *)(object))
-    #define AS_RLOCK(object) ((SynclessRLock *)(object))
-
-    #if PY_VERSION_HEX < 0x030E0000
-    static inline int syncless_lock_held(PyObject *lock) { return AS_LOCK(lock)->locked; }
-    static inline int syncless_lock_try(PyObject *lock) {
-        if (!PyThread_acquire_lock(AS_LOCK(lock)->lock, 0))
-            return 0;
-        AS_LOCK(lock)->locked = 1;
-        return 1;
-    }
-    static inline void syncless_lock_free(PyObject *lock) {
-        AS_LOCK(lock)->locked = 0;
-        PyThread_release_lock(AS_LOCK(lock)->lock);
-    }
-    static inline int syncless_rlock_try(PyObject *lock) {
-        return PyThread_acquire_lock(AS_RLOCK(lock)->lock, 0);
-    }
-    static inline void syncless_rlock_free(PyObject *lock) { PyThread_release_lock(AS_RLOCK(lock)->lock); }
-    static inline unsigned long syncless_rlock_count(PyObject *lock) { return AS_RLOCK(lock)->count; }
-    static inline void syncless_rlock_note(PyObject *lock, unsigned long owner, unsigned long count) {
-        AS_RLOCK(lock)->owner = owner;
-        AS_RLOCK(lock)->count = count;
-    }
-
-    #else
+    #if PY_VERSION_HEX >= 0x030D0000            /* whether there are such mutexes, and not what has them */
     /* A mutex that is free cannot be taken by a thread that does not hold the GIL, so none waits here. */
-    static inline int syncless_mutex_try(PyMutex *mutex) {
-        if (PyMutex_IsLocked(mutex))
+    static inline int syncless_mutex_held(uint8_t *mutex) {
+        return __atomic_load_n(mutex, __ATOMIC_RELAXED) & 1;    /* PyMutex_IsLocked is of 3.14 */
+    }
+    static inline int syncless_mutex_try(uint8_t *mutex) {
+        if (syncless_mutex_held(mutex))
             return 0;
-        PyMutex_Lock(mutex);
+        PyMutex_Lock((PyMutex *)mutex);
         return 1;
     }
-    static inline int syncless_lock_held(PyObject *lock) {
-        return PyMutex_IsLocked(&AS_LOCK(lock)->mutex);
-    }
-    static inline int syncless_lock_try(PyObject *lock) {
-        return syncless_mutex_try(&AS_LOCK(lock)->mutex);
-    }
-    static inline void syncless_lock_free(PyObject *lock) { PyMutex_Unlock(&AS_LOCK(lock)->mutex); }
-    static inline int syncless_rlock_try(PyObject *lock) {
-        return syncless_mutex_try(&AS_RLOCK(lock)->mutex);
-    }
-    static inline void syncless_rlock_free(PyObject *lock) {
-        PyMutex_Unlock(&AS_RLOCK(lock)->mutex);
-    }
-    static inline unsigned long syncless_rlock_count(PyObject *lock) {
-        return AS_RLOCK(lock)->owner ? AS_RLOCK(lock)->again + 1 : 0;
-    }
-    static inline void syncless_rlock_note(PyObject *lock, unsigned long owner, unsigned long count) {
-        AS_RLOCK(lock)->owner = count ? owner : 0;
-        AS_RLOCK(lock)->again = count ? count - 1 : 0;
-    }
+    static inline void syncless_mutex_free(uint8_t *mutex) { PyMutex_Unlock((PyMutex *)mutex); }
+    #define SYNCLESS_HAS_MUTEXES 1
+    #else
+    static inline int syncless_mutex_held(uint8_t *mutex) { return 1; }
+    static inline int syncless_mutex_try(uint8_t *mutex) { return 0; }
+    static inline void syncless_mutex_free(uint8_t *mutex) {}
+    #define SYNCLESS_HAS_MUTEXES 0
     #endif
-    static inline unsigned long syncless_rlock_owner(PyObject *lock) { return AS_RLOCK(lock)->owner; }
     #endif
     """
-    bint lock_is_held "syncless_lock_held" (object lock) noexcept
-    bint lock_taken "syncless_lock_try" (object lock) noexcept          # whether it was free, and is not now
-    void lock_free "syncless_lock_free" (object lock) noexcept
-    # only the mutex of an RLock; the notes of its owner and count stand beside it
-    bint rlock_taken "syncless_rlock_try" (object lock) noexcept
-    void rlock_free "syncless_rlock_free" (object lock) noexcept
-    unsigned long rlock_owner "syncless_rlock_owner" (object lock) noexcept
-    unsigned long rlock_count "syncless_rlock_count" (object lock) noexcept     # 0: nobody holds it
-    void rlock_note "syncless_rlock_note" (object lock, unsigned long owner, unsigned long count) noexcept
+    enum: HAS_MUTEXES "SYNCLESS_HAS_MUTEXES"
+    bint mutex_held "syncless_mutex_held" (unsigned char* mutex) noexcept
+    bint mutex_try "syncless_mutex_try" (unsigned char* mutex) noexcept
+    void mutex_free "syncless_mutex_free" (unsigned char* mutex) noexcept
+
+cdef extern from "pythread.h":
+    bint PyThread_acquire_lock(void* lock, bint waits) noexcept
+    void PyThread_release_lock(void* lock) noexcept
+
+# which layouts this interpreter has; after require()
+cdef bint has_mutex_locks, has_mutex_rlocks
+
+
+cdef inline bint lock_is_held(object lock) noexcept:
+    if has_mutex_locks:
+        return mutex_held(&(<SynclessMutexLock*> <PyObject*> lock).mutex)
+    return (<SynclessLock*> <PyObject*> lock).locked
+
+
+cdef inline bint lock_taken(object lock) noexcept:
+    """Whether it was free, and is not now."""
+    if has_mutex_locks:
+        return mutex_try(&(<SynclessMutexLock*> <PyObject*> lock).mutex)
+    if not PyThread_acquire_lock((<SynclessLock*> <PyObject*> lock).lock, False):
+        return False
+    (<SynclessLock*> <PyObject*> lock).locked = 1
+    return True
+
+
+cdef inline void lock_free(object lock) noexcept:
+    if has_mutex_locks:
+        mutex_free(&(<SynclessMutexLock*> <PyObject*> lock).mutex)
+    else:
+        (<SynclessLock*> <PyObject*> lock).locked = 0
+        PyThread_release_lock((<SynclessLock*> <PyObject*> lock).lock)
+
+
+# Only the mutex of an RLock; the notes of its owner and count stand beside it.
+
+cdef inline bint rlock_taken(object lock) noexcept:
+    if has_mutex_rlocks:
+        return mutex_try(&(<SynclessMutexRLock*> <PyObject*> lock).mutex)
+    return PyThread_acquire_lock((<SynclessRLock*> <PyObject*> lock).lock, False)
+
+
+cdef inline void rlock_free(object lock) noexcept:
+    if has_mutex_rlocks:
+        mutex_free(&(<SynclessMutexRLock*> <PyObject*> lock).mutex)
+    else:
+        PyThread_release_lock((<SynclessRLock*> <PyObject*> lock).lock)
+
+
+cdef inline unsigned long rlock_owner(object lock) noexcept:
+    if has_mutex_rlocks:
+        return <unsigned long> (<SynclessMutexRLock*> <PyObject*> lock).owner
+    return (<SynclessRLock*> <PyObject*> lock).owner
+
+
+cdef inline unsigned long rlock_count(object lock) noexcept:
+    """0: nobody holds it."""
+    if has_mutex_rlocks:
+        if (<SynclessMutexRLock*> <PyObject*> lock).owner == 0:
+            return 0
+        return (<SynclessMutexRLock*> <PyObject*> lock).again + 1
+    return (<SynclessRLock*> <PyObject*> lock).count
+
+
+cdef inline void rlock_note(object lock, unsigned long owner, unsigned long count) noexcept:
+    if has_mutex_rlocks:
+        (<SynclessMutexRLock*> <PyObject*> lock).owner = owner if count else 0
+        (<SynclessMutexRLock*> <PyObject*> lock).again = count - 1 if count else 0
+    else:
+        (<SynclessRLock*> <PyObject*> lock).owner = owner
+        (<SynclessRLock*> <PyObject*> lock).count = count
 
 cdef bint is_lock(object lock) noexcept
 cdef bint is_rlock(object lock) noexcept

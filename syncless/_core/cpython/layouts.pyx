@@ -1,10 +1,12 @@
 """The private layouts of the interpreter's objects, and the probes that tell whether this Python has them.
 
-Fact: the fields of sockets, locks and files are in no public header. Danger: another layout would let us read
-and write foreign memory. Decision: layouts.pxd is the one place that declares them, and a module that reads
-one calls require() first, which compares the fields of a fresh object with what its methods say. An unknown
-layout is an UnknownLayout that names the Python and the field, and patch_all() goes on without what needs it.
-Price: a few microseconds per import. Guarded by tests/core/test_layouts.py.
+Fact: the fields of sockets, locks and files are in no public header, and may change in any release. Danger:
+another layout would let us read and write foreign memory. Decision: layouts.pxd is the one place that
+declares them, and a module that reads one calls require() first, which compares the fields of fresh objects
+with what their methods say. The version that we are compiled with decides nothing: a wheel for CPython 3.13
+meets the locks of 3.13.0 and those of 3.13.1. Nothing is read behind an object. An unknown layout is an
+UnknownLayout that names the Python and the field; the command `syncless` ends with it, and patch_all() goes
+on without what needs it. Price: a few microseconds per import. Guarded by tests/core/test_layouts.py.
 
 The interpreter's own locks: nothing here waits for one. Fact: a Lock does not know its holder. Its object
 ends with a few bytes that the interpreter leaves unused. Decision: the patch notes the tasklet that takes a
@@ -20,12 +22,14 @@ import sys
 
 from cpython.dict cimport PyDict_CheckExact
 from cpython.object cimport PyObject
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uintptr_t
 from libc.string cimport memcpy
 
 cdef extern from "Python.h":
     unsigned long PyThread_get_thread_ident()
 
+cdef bint has_mutex_locks = False, has_mutex_rlocks = False
+cdef Py_ssize_t note_at = 0     # where the patch notes the holder of a Lock; 0: there is no room
 cdef Py_ssize_t buffered_owner_at = 0
 cdef Py_ssize_t coroutine_at = 0
 cdef Py_ssize_t must_cancel_at = 0
@@ -66,6 +70,8 @@ def _probe_sockets():
 
 
 def _probe_files():
+    if _io.FileIO.__basicsize__ < sizeof(SynclessFileIO):
+        return "mode"
     with _io.FileIO(os.devnull) as probe:
         file = <SynclessFileIO*> <PyObject*> probe
         if file.fd != probe.fileno():
@@ -74,21 +80,125 @@ def _probe_files():
 
 
 def _probe_locks():
-    lock = _thread.allocate_lock()
-    if type(lock).__basicsize__ < sizeof(PyObject) + 1:
+    global has_mutex_locks, has_mutex_rlocks, note_at
+    lock, rlock = _thread.allocate_lock(), _thread.RLock()
+    has_mutex_locks = type(lock).__basicsize__ == sizeof(SynclessMutexLock)
+    if not (has_mutex_locks or type(lock).__basicsize__ == sizeof(SynclessLock)) or not (
+            _has_lock_layout() and _lock_obeys()):
         return "mutex"
-    for held in (False, True):
-        if lock_is_held(lock) is not held:
-            return "mutex"
+    has_mutex_rlocks = type(rlock).__basicsize__ == sizeof(SynclessMutexRLock)
+    if not (has_mutex_rlocks or type(rlock).__basicsize__ == sizeof(SynclessRLock)) or not (
+            _has_rlock_layout() and _rlock_obeys()):
+        return "owner"
+    note_at = _find_room_for_note(<Py_ssize_t> type(lock).__basicsize__)
+    return None
+
+
+# Two steps: the first only reads, so it may be asked of any object of that size. The second locks and unlocks
+# by the fields, which with another layout would be a call with any pointer, and asks the object's methods.
+
+
+cdef bint _is_pointer_of_its_own(void* one, void* other):
+    """Whether both may point to a lock of the C library's."""
+    return one != NULL and other != NULL and one != other and not (
+        <uintptr_t> one % sizeof(void*) or <uintptr_t> other % sizeof(void*))
+
+
+cdef bint _has_lock_layout() except -1:
+    """Whether the fields of two locks follow what is done with one of them."""
+    lock, other = _thread.allocate_lock(), _thread.allocate_lock()
+    if has_mutex_locks:
+        if not HAS_MUTEXES:
+            return False
+    elif not _is_pointer_of_its_own(
+            (<SynclessLock*> <PyObject*> lock).lock, (<SynclessLock*> <PyObject*> other).lock):
+        return False
+    for _ in range(2):
+        if lock_is_held(lock) or lock_is_held(other):
+            return False
         lock.acquire(False)
-    rlock = _thread.RLock()
-    if type(rlock).__basicsize__ < sizeof(SynclessRLock):
-        return "owner"
-    rlock.acquire()
-    rlock.acquire()
-    if rlock_owner(rlock) != <unsigned long> _thread.get_ident():
-        return "owner"
-    return None if rlock_count(rlock) == 2 else "count"
+        if not lock_is_held(lock) or lock_is_held(other):
+            return False
+        lock.release()
+    return True
+
+
+cdef bint _lock_obeys() except -1:
+    lock = _thread.allocate_lock()
+    if not lock_taken(lock) or lock_taken(lock) or not lock.locked() or lock.acquire(False):
+        return False
+    lock_free(lock)
+    if lock.locked() or not lock.acquire(False) or lock_taken(lock):
+        return False
+    lock.release()
+    return lock_taken(lock) and lock.locked()
+
+
+cdef bint _has_rlock_layout() except -1:
+    cdef unsigned long me = PyThread_get_thread_ident()
+    cdef unsigned long count
+    lock, other = _thread.RLock(), _thread.RLock()
+    if has_mutex_rlocks:
+        if not HAS_MUTEXES:
+            return False
+    elif not _is_pointer_of_its_own(
+            (<SynclessRLock*> <PyObject*> lock).lock, (<SynclessRLock*> <PyObject*> other).lock):
+        return False
+    for count in (1, 2, 3):
+        if rlock_count(other) or not lock.acquire(False):
+            return False
+        if rlock_count(lock) != count or rlock_owner(lock) != me:
+            return False
+    for count in (2, 1, 0):
+        lock.release()
+        if rlock_count(lock) != count:
+            return False
+    return True
+
+
+cdef bint _rlock_obeys() except -1:
+    cdef unsigned long me = PyThread_get_thread_ident()
+    lock = _thread.RLock()
+    if not rlock_taken(lock) or rlock_taken(lock):
+        return False
+    rlock_note(lock, me, 2)
+    if not lock._is_owned():
+        return False
+    lock.release()
+    if rlock_count(lock) != 1:
+        return False
+    rlock_note(lock, me + 1, 1)         # of another thread
+    if lock._is_owned() or lock.acquire(False):
+        return False
+    rlock_note(lock, 0, 0)
+    rlock_free(lock)
+    if not lock.acquire(False) or rlock_taken(lock):
+        return False
+    lock.release()
+    return rlock_count(lock) == 0
+
+
+cdef Py_ssize_t _find_room_for_note(Py_ssize_t size) except -1:
+    """The end of a Lock, if its fields leave so many bytes unused there; not on 32 bits. Not on a newer
+    Python either, which may use the bytes that are unused today, and not if the methods change them."""
+    cdef Py_ssize_t used = sizeof(PyObject) + 1, at = size - <Py_ssize_t> sizeof(SynclessNote)
+    cdef SynclessNote* note
+    if not has_mutex_locks:
+        used += 2 * sizeof(void*)
+    if at < used or sys.version_info[:2] > (3, NEWEST_MINOR):
+        return 0
+    lock = _thread.allocate_lock()
+    note = <SynclessNote*> (<char*> <PyObject*> lock + at)
+    for pattern in (0x5a17, 0):
+        note.mark = pattern
+        note.holder = <uint32_t> (pattern * 0x10001)
+        if lock.locked() or not lock.acquire(False) or not lock.locked() or lock.acquire(False):
+            return 0
+        lock.release()
+        lock._at_fork_reinit()
+        if note.mark != pattern or note.holder != <uint32_t> (pattern * 0x10001):
+            return 0
+    return at
 
 
 def _probe_polls():
@@ -220,9 +330,6 @@ cdef dict PROBES = {
 
 cdef object lock_type = _thread.LockType
 cdef object rlock_type = _thread.RLock
-# for the holder: on 64 bits, and not on a newer Python, which may use the bytes that are unused today
-cdef bint has_room = (
-    _thread.LockType.__basicsize__ >= sizeof(SynclessLock) and sys.version_info[:2] <= (3, NEWEST_MINOR))
 
 cdef enum:
     NOTED = 0x5A17          # the mark of a lock whose holder is noted: unused bytes can hold anything
@@ -236,25 +343,27 @@ cdef bint is_rlock(object lock) noexcept:
     return type(lock) is rlock_type
 
 
+cdef inline SynclessNote* note_of(object lock) noexcept:
+    return <SynclessNote*> (<char*> <PyObject*> lock + note_at)
+
+
 cdef uint32_t holder_of_lock(object self) noexcept:
     """The last 32 bits of the serial number of the tasklet that holds what is a Lock; 0 if that is not
     known."""
-    cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
-    return lock.holder if has_room and lock_is_held(self) and lock.mark == NOTED else 0
+    return note_of(self).holder if note_at and lock_is_held(self) and note_of(self).mark == NOTED else 0
 
 
 cdef void note_holder(object self, uint32_t serial) noexcept:
     """A tasklet has taken what is a Lock."""
-    cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
-    if has_room:
-        lock.mark = NOTED
-        lock.holder = serial
+    if note_at:
+        note_of(self).mark = NOTED
+        note_of(self).holder = serial
 
 
 cdef void forget_holder(object self) noexcept:
     """Notes that a Lock is released, or is held by no tasklet."""
-    if has_room:
-        (<SynclessLock*> <PyObject*> self).mark = 0
+    if note_at:
+        note_of(self).mark = 0
 
 
 cdef unsigned long owner_of_rlock(object self) noexcept:

@@ -52,7 +52,7 @@ class Command(runserver.Command):
             options["use_reloader"] = False
             self.server_cls = partial(SeveralProcesses, workers=options["workers"])
         else:
-            patch_all()
+            patch_all(strict=True)
         super().run(**options)
 
     def on_bind(self, server_port: int) -> None:
