@@ -435,7 +435,7 @@ cdef class Loop(Scheduler):
         Python code. Danger: the loop looks for signals, finds none, one comes, and it goes to sleep.
         Decision: the interpreter writes to the wake-up pipe. Price: one write per signal. Guarded by
         tests/core/test_loop.py::test_signals_are_never_overslept."""
-        if self.thread_id == threading.main_thread().ident:
+        if self.forked or self.thread_id == threading.main_thread().ident:
             before, self.signal_fd = self.signal_fd, self.poller.wake_fd
             previous = _set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
             if previous not in (-1, self.signal_fd, before) and not self.forked:

@@ -32,6 +32,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
+from syncless._core.cpython.forkhooks import at_fork
+
 # The interpreter's own, whatever is put in their place later (syncless.patches).
 _start_new_thread, _sleep, _monotonic, _poll = (
     _thread.start_new_thread,
@@ -317,5 +319,5 @@ def _after_fork_in_child() -> None:
         text._forget()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(in_child=_after_fork_in_child)
 atexit.register(drain)

@@ -92,7 +92,6 @@ cdef inline bint is_exploring() noexcept:
 
 cdef void polled(PollClock* clock, int64_t now) noexcept
 cdef void share_equally(PollClock* clock, int64_t now, int items) noexcept
-cdef void put_off(PollClock* clock) noexcept nogil
 cdef bint is_poll_due(PollClock* clock) noexcept
 
 

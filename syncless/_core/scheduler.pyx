@@ -38,8 +38,7 @@ wake(), which also wakes the poller if that loop is asleep.
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from libc.limits cimport INT_MAX
-from libc.stdint cimport INT64_MAX, int64_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.alone cimport wait_alone
 from syncless._core.arrays cimport doubled
@@ -151,18 +150,12 @@ cdef void share_equally(PollClock* clock, int64_t now, int items) noexcept:
     clock.slice_ns = max(spent, <int64_t> POLL_AFTER)
 
 
-cdef void put_off(PollClock* clock) noexcept nogil:
-    """None is due until polled()."""
-    clock.turns_left = INT_MAX
-    clock.slice_ns = INT64_MAX
-
-
 cdef bint is_poll_due(PollClock* clock) noexcept:
     """Once it is due it stays so until there was one: a tasklet that gives way asks, and the leader asks
     again."""
     cdef int64_t before
     if is_exploring():
-        return clock.slice_ns != INT64_MAX and explorer.any_of(explorer.poll_one_in) == 0
+        return explorer.any_of(explorer.poll_one_in) == 0
     clock.turns_left -= 1
     if clock.unread:  # turns are short: reading the clock each time would be a good part of their cost
         clock.unread -= 1

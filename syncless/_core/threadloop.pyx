@@ -12,13 +12,11 @@ A child after a fork has a loop with a fresh poller, and of the parent's tasklet
 All others are left as they are and never run: their `finally` blocks belong to the parent. If a tasklet other
 than the main one has forked, it is the *orphan*, and the process ends with it, as with a thread that forks.
 
-Fact: Python calls what others have registered for the child (threading's is one) before _after_fork_in_child.
-It takes locks. Danger: the patched locks give way when a poll is due; tasklets of the parent would run here,
-and take connections and events away from it. Decision: the C library tells of the child first, and no poll is
-due until begin_child. Guarded by tests/core/test_forking.py.
-
-A library in C that forks by itself tells Python nothing, so begin_child is never called. Such a child has no
-loop, so the calls that patch_native() has changed wait in libc, as without it.
+Fact: a library in C that forks by itself tells Python nothing, so no hook is called (see forkhooks.py).
+Danger: tasklets of the parent run in the child, which takes connections and events away from it. Decision:
+the C library tells of the child first. The thread has no loop then, and its first look for one begins the
+child. Price: none; a look that finds a loop is as before. The calls that patch_native() has changed do not
+look, so they wait in libc until then. Guarded by tests/core/test_forking.py.
 """
 
 import os
@@ -35,9 +33,10 @@ from syncless._core.cpython.compat cimport Py_IsFinalizing, in_main_interpreter
 from syncless._core.linked cimport Node
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.scheduler cimport (
-    DONE, NEW, READY, BaseTasklet, Meeting, Scheduler, next_pending, polled, put_off, take_first,
+    DONE, NEW, READY, BaseTasklet, Meeting, Scheduler, next_pending, polled, take_first,
 )
 
+from syncless._core.cpython import forkhooks
 from syncless._core.exits import TaskletExit
 from syncless._core.exits import tell_uncaught
 
@@ -141,8 +140,11 @@ cdef extern from *:
     """
     /* Which Loop this thread has. The reference is owned by the thread's state dict. */
     static __thread PyObject *syncless_tls_loop;
+    /* In a child that has not begun: the parent's, of this thread, which has forked. */
+    static __thread PyObject *syncless_parents_loop;
     """
     PyObject* syncless_tls_loop
+    PyObject* syncless_parents_loop
 
 cdef extern from "Python.h":
     PyObject* PyThreadState_GetDict()
@@ -204,27 +206,14 @@ cdef Loop peek_loop():
     """
     if syncless_tls_loop != NULL and in_main_interpreter():
         return <Loop> syncless_tls_loop
+    if syncless_parents_loop != NULL and in_main_interpreter():
+        return begin_child()
     return None
-
-
-cdef bint is_forked = False     # the process is a child whose loop has not begun anew yet, see threadloop.pyx
 
 
 cdef bint has_loop() noexcept nogil:
     """Whether this thread has one that runs its tasklets. The GIL need not be held."""
-    return syncless_tls_loop != NULL and not is_forked
-
-
-cdef void set_forked(bint forked) noexcept nogil:
-    global is_forked
-    is_forked = forked
-
-
-cdef void put_off_polls() noexcept nogil:
-    """No poll of this thread's loop is due for now, and none that is due makes a tasklet give way. The GIL
-    need not be held."""
-    if syncless_tls_loop != NULL:
-        put_off(&(<Loop> syncless_tls_loop).clock)
+    return syncless_tls_loop != NULL
 
 
 cdef Loop get_loop():
@@ -234,6 +223,8 @@ cdef Loop get_loop():
     cdef _LoopOwner owner
     if syncless_tls_loop != NULL:
         return <Loop> syncless_tls_loop
+    if syncless_parents_loop != NULL:
+        return begin_child()
     loop = Loop()
     loop.start()
     scheduler.new_main(loop)
@@ -277,7 +268,7 @@ cdef extern from "<pthread.h>":
                        void (*in_child)() noexcept nogil)
 
 
-cdef int begin_child(Loop loop) except -1:
+cdef int begin_in_child(Loop loop) except -1:
     cdef list watchers = loop.fds.watchers()
     loop.event_pos = loop.event_count = 0
     loop.polling = False
@@ -302,21 +293,29 @@ cdef int begin_child(Loop loop) except -1:
     return 0
 
 
-def _after_fork_in_child() -> None:
-    cdef Loop loop = peek_loop()
-    set_forked(False)
-    if loop is not None:
-        begin_child(loop)
-
-
-cdef void note_fork() noexcept nogil:
+cdef void set_aside() noexcept nogil:
     """In the child, before anything else."""
-    set_forked(True)
-    put_off_polls()
+    global syncless_tls_loop, syncless_parents_loop
+    if syncless_tls_loop != NULL:
+        syncless_parents_loop, syncless_tls_loop = syncless_tls_loop, NULL
 
 
-pthread_atfork(NULL, NULL, note_fork)
-os.register_at_fork(after_in_child=_after_fork_in_child)
+def _after_fork_in_child() -> None:
+    global syncless_tls_loop, syncless_parents_loop
+    if syncless_parents_loop != NULL:
+        syncless_tls_loop, syncless_parents_loop = syncless_parents_loop, NULL
+        begin_in_child(<Loop> syncless_tls_loop)
+
+
+cdef Loop begin_child():
+    """Something looks for the loop before the hooks have been called, or in a child in which none is."""
+    _after_fork_in_child()
+    forkhooks.begin_child()
+    return <Loop> syncless_tls_loop
+
+
+pthread_atfork(NULL, NULL, set_aside)
+forkhooks.at_fork(in_child=_after_fork_in_child)
 
 
 cdef extern from *:
@@ -339,26 +338,28 @@ cdef extern from *:
         end_in(orphan_seconds);
     }
 
-    static void watch_parent(unsigned seconds) {
+    static void watch_parent(unsigned seconds, int parent) {
     #ifdef __linux__
         struct sigaction action = {.sa_handler = orphaned, .sa_flags = SA_RESTART};
         orphan_seconds = seconds;
         sigaction(SIGRTMAX, &action, NULL);
         prctl(PR_SET_PDEATHSIG, SIGRTMAX, 0, 0, 0);
+        if (getppid() != parent)        /* it ended before we asked */
+            end_in(seconds);
     #else
-        (void)seconds;
+        (void)seconds, (void)parent;
     #endif
     }
     """
-    void watch_parent(unsigned seconds)
+    void watch_parent(unsigned seconds, int parent)
     void end_in(unsigned seconds)
     unsigned orphan_seconds
 
 
-def end_after_parent(unsigned int seconds) -> None:
-    """SIGALRM kills this process some seconds after its parent has ended, whatever C code it is in then.
+def end_after_parent(unsigned int seconds, int parent) -> None:
+    """SIGALRM kills this process some seconds after its parent has ended, whatever code it is in then.
     SIGRTMAX tells of that end (PR_SET_PDEATHSIG, prctl(2): forgotten when the user changes). Linux only."""
-    watch_parent(seconds)
+    watch_parent(seconds, parent)
 
 
 def end_within(unsigned int seconds) -> None:

@@ -7,13 +7,13 @@ coroutine without a loop of its own.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import warnings
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
+from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import current, may_park
 from syncless._core.loop import Loop
 from syncless._core.tasklet import spawn
@@ -98,7 +98,7 @@ def _after_fork_in_child() -> None:
         policy._local = threading.local()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(in_child=_after_fork_in_child)
 
 
 def background_loop() -> BackgroundLoop:

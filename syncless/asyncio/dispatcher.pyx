@@ -27,7 +27,6 @@ tells that there are none. Guarded by tests/patches/test_task_locals.py.
 """
 
 from asyncio import Future, current_task, events, format_helpers
-import os
 import sys
 
 from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit, PyContext_New
@@ -48,6 +47,7 @@ from syncless._core.tasklet cimport begin_anew
 from syncless._core.threadloop cimport get_loop
 from syncless._core.timers cimport timer_init
 
+from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless.asyncio.reports import describe, tell_failure, tell_slow, tell_wait, waiting_site
 from syncless.tools.runningloop import note_of_running_loop, swap_current_task
@@ -217,7 +217,7 @@ def _after_fork_in_child():
     forks += 1
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(in_child=_after_fork_in_child)
 
 cdef object note_running = note_of_running_loop(events)
 cdef object swap_task = swap_current_task

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import inspect
-import os
 import selectors
 import signal
 import socket
@@ -19,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.cpython.layouts import UnknownLayout
 from syncless._core.cpython.layouts import checked as checked_layout
 from syncless._core.cpython.replacing import set_in_type
@@ -45,7 +45,7 @@ _running: WeakKeyDictionary[Loop, list[EventLoop]] = WeakKeyDictionary()
 """The engine's loop of a thread -> the loops that run on it, the last one last."""
 
 
-os.register_at_fork(after_in_child=_running.clear)  # they run in the parent only
+at_fork(in_child=_running.clear)  # they run in the parent only
 
 
 class _NoSelector(selectors.BaseSelector):

@@ -45,6 +45,7 @@ from syncless.http.requestheads cimport RequestHeads
 from syncless.http.response cimport Response
 from syncless.http.wire cimport CODES, HTTP_2, decode_path
 
+from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
 from syncless.http.errors import (
@@ -157,7 +158,7 @@ def _begin_process():
 
 
 _begin_process()
-os.register_at_fork(after_in_child=_begin_process)
+at_fork(in_child=_begin_process)
 
 ctypedef int (*Unchecked)(Exchange exchange) noexcept       # negative: an exception is set
 cdef Unchecked unchecked_within_limits = <Unchecked> Exchange.respond_within_limits

@@ -9,13 +9,13 @@ polling.py; uvloop's, which waits in C, as patch_native() does.
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import warnings
 from typing import Any
 
 import greenlet  # type: ignore[import-untyped]
 
+from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import current, directly
 from syncless.patches.libraries import patch_where_possible
 from syncless.patches.registry import Patcher, when_imported
@@ -33,7 +33,7 @@ def _after_fork_in_child() -> None:
     _forks += 1
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(in_child=_after_fork_in_child)
 
 
 class _Running:

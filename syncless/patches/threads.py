@@ -9,7 +9,6 @@ shorter ways to do so (see patches/types/locks.pyx).
 from __future__ import annotations
 
 import _thread
-import os
 import sys
 import threading
 import weakref
@@ -19,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from syncless._core.calls.threads import thread_count
+from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.cpython.threadlocal import separate_thread_locals
 from syncless._core.current import current, may_park
 from syncless._core.tasklet import Tasklet, at_end_of_slot, spawn
@@ -186,7 +186,7 @@ def join_handle(self: Any, timeout: float | None = None) -> None:
     ended.wait(None if waits else timeout)
 
 
-os.register_at_fork(after_in_child=_ends.clear)  # the waiting OS threads are the parent's
+at_fork(in_child=_ends.clear)  # the waiting OS threads are the parent's
 
 
 class ThreadHandle:
@@ -364,10 +364,10 @@ def _for_futures(method: str) -> None:
         getattr(_futures_lock, method)()
 
 
-os.register_at_fork(
+at_fork(
     before=partial(_for_futures, "acquire"),
-    after_in_parent=partial(_for_futures, "release"),
-    after_in_child=partial(_for_futures, "_at_fork_reinit"),
+    in_parent=partial(_for_futures, "release"),
+    in_child=partial(_for_futures, "_at_fork_reinit"),
 )
 
 

@@ -7,7 +7,6 @@ threads belong to a pool of the engine (_core/calls/threads.py).
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from itertools import count
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from syncless._core.calls.threads import ThreadPool
+from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import may_park
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
@@ -184,4 +184,4 @@ def _after_fork_in_child() -> None:
 
 
 atexit.register(_at_exit)
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(in_child=_after_fork_in_child)

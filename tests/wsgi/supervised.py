@@ -44,12 +44,14 @@ def app(environ, start_response):
 
 
 class Program:
+    command = (sys.executable, "-m", "syncless")
+
     def __init__(
         self, folder, arguments, bind="127.0.0.1:0", stderr=None, serves=True, application="app:app"
     ):
         """Returns when it serves; with `serves=False` at once."""
         self.folder = folder
-        command = [sys.executable, "-m", "syncless", application, "--bind", bind, *arguments]
+        command = [*self.command, application, "--bind", bind, *arguments]
         self.errors = open(folder / "errors", "w+")  # noqa: SIM115  (closed by end())
         self.process = subprocess.Popen(
             command, cwd=folder, stdout=subprocess.PIPE, stderr=stderr or self.errors, text=True

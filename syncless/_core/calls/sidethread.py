@@ -15,6 +15,7 @@ import select
 from collections.abc import Callable, Sequence
 
 from syncless._core.calls.threads import new_os_lock, start_thread, wait_until_left
+from syncless._core.cpython.forkhooks import at_fork
 
 _poll = select.poll  # before a patch replaces it
 
@@ -172,6 +173,4 @@ def _after_fork_in_child() -> None:
 
 
 # called before the hook of the pools, which a step may use: the last one to be registered is the first
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)
+at_fork(before=_before_fork, in_parent=_after_fork_in_parent, in_child=_after_fork_in_child)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from sys import is_finalizing
 from typing import Any, ParamSpec, TypeVar
 
+from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import directly
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event, Semaphore
@@ -352,6 +353,4 @@ def _after_fork_in_child() -> None:
         share._places = Semaphore(share.size)
 
 
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)
+at_fork(before=_before_fork, in_parent=_after_fork_in_parent, in_child=_after_fork_in_child)

@@ -270,7 +270,7 @@ class Master:
         for worker in self._all():
             # once more means now to a worker, too, and one that is retired has had its first
             if self.stopping or not worker.killed_at:
-                worker.signal(signal.SIGTERM)
+                worker.signal(signal.SIGTERM if worker.has_begun() else signal.SIGKILL)
             worker.killed_at = worker.killed_at or time.monotonic() + self.limits.stop_seconds + 5
         if self.stopping:
             self.refuses_at = 0.0

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import directly
 from syncless.http.program.privileges import Privileges
 from syncless.io.guardedfiles import TRIES, Place, give, is_privileged
@@ -137,7 +138,7 @@ def _close_in_child() -> None:
         _close(fd)
 
 
-os.register_at_fork(after_in_child=_close_in_child)
+at_fork(in_child=_close_in_child)
 
 
 class ServiceManager:

@@ -55,10 +55,17 @@ class Worker:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
+    def has_begun(self) -> bool:
+        """Whether it obeys signals: it does not yet in what other libraries do after a fork, if that takes
+        long."""
+        return self._beat() > 0
+
     def last_beat(self) -> float:
         """When its loop has last been seen running, by the system's monotonic clock."""
-        (beat,) = BEAT.unpack_from(self._clocks, self.clock * BEAT.size)
-        return max(float(beat), self._excused_at)
+        return max(self._beat(), self._excused_at)
+
+    def _beat(self) -> float:
+        return float(BEAT.unpack_from(self._clocks, self.clock * BEAT.size)[0])
 
     def excuse(self, seconds: float, now: float) -> None:
         """Its master has not run for so long until now: that time does not count against it."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from socket import socket
 from typing import Any
 
+from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import sleep
 from syncless._core.tasklet import spawn
 from syncless._core.threadloop import end_after_parent, end_within
@@ -32,6 +33,7 @@ from syncless.http.program.preparing import Preparation
 from syncless.http.program.process import set_title
 from syncless.http.program.reporting import Reporting
 from syncless.http.program.slot import BEAT, CANNOT_START, LONGEST_REASON, READY, REPLACE_ME
+from syncless.http.program.telemetry import send_the_rest
 from syncless.http.server import Server
 from syncless.http.status.reporter import memory
 from syncless.tools.records import record
@@ -41,7 +43,7 @@ ASIDE = 2.0
 successor has come by then it goes on: there may be none that can start."""
 
 ORPHAN_SECONDS = 2
-"""For which the loop of a worker may stand still after its master has been killed."""
+"""For which a worker may go on without a turn of its loop after its master has been killed."""
 
 
 @record(frozen=True)
@@ -77,6 +79,7 @@ class Work:
     def run(self, pipe: int) -> int:
         """Serves until SIGTERM, or until the master has ended, which hears of it through the pipe. Returns
         the exit status."""
+        BEAT.pack_into(self.clocks, self.clock * BEAT.size, time.monotonic())
         set_title(f"worker {self.number}", self.application)
         faulthandler.enable()
         if self.reporting is not None:
@@ -118,6 +121,7 @@ class Work:
             # as at the interpreter's end, for threads that are no daemons
             threading._shutdown()  # type: ignore[attr-defined]
             atexit._run_exitfuncs()
+            send_the_rest()
         return 0
 
     def _begin(self, server: Server, pipe: int) -> None:
@@ -125,7 +129,7 @@ class Work:
         most = most_requests(self.limits)
         if most:
             server.limit_requests(most, lambda: self._leave_to_others(server, full))
-        end_after_parent(ORPHAN_SECONDS)
+        end_after_parent(ORPHAN_SECONDS, self.master)  # forgotten if the user has changed since the fork
         tending = spawn(self._live, server, pipe, full)
         tending.name = "worker's pulse"
         os.write(pipe, READY)
@@ -186,17 +190,33 @@ CRASHED = 70
 """Exit status after an exception that is our own fault (EX_SOFTWARE of sysexits.h)."""
 
 
+_master = 0
+"""Its process number, while it forks a worker."""
+
+
+def _end_with_master() -> None:
+    """A worker may wait, or stop, in what other libraries do after a fork."""
+    if _master:
+        end_after_parent(ORPHAN_SECONDS, _master)
+
+
+at_fork(in_child=_end_with_master)
+
+
 def fork(work: Callable[[int], int], signals: Iterable[int], descriptors: Iterable[int]) -> tuple[int, int]:
     """A child that does the work and exits with what it returns; its number, and our end of a pipe. `work` is
     given the other end. The child has neither our handlers of the signals nor the descriptors. OSError."""
+    global _master
     flush()  # or the child would write it, too
     ours, theirs = os.pipe()
     # a signal that reached the child before it has left our handlers behind would be lost
     unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     pid = -1
+    _master = os.getpid()
     try:
         pid = os.fork()
     finally:
+        _master = 0
         if pid:  # here, or there is no child
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
             os.close(theirs)

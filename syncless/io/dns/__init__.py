@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 
 from syncless._core.calls.messages import is_numeric
 from syncless._core.calls.threads import run_in_thread
+from syncless._core.cpython.forkhooks import at_fork
 from syncless.io.dns import wire
 from syncless.io.dns.order import ordered
 from syncless.io.dns.resolver import Resolver, error
@@ -312,7 +313,7 @@ def query(name: str, rdtype: str | int = "A") -> list[Any]:
     return [data.rdata() if isinstance(data, wire.Address) else data for data in found]
 
 
-os.register_at_fork(after_in_child=lambda: _resolver.forget_others())
+at_fork(in_child=lambda: _resolver.forget_others())
 
 __all__ = [
     "AddressInfo",

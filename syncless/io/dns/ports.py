@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import _socket
 import errno
-import os
 import random
 import socket
 import time
 from typing import Any
 
 from syncless._core.calls import sockets
+from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import ThrownHere
 from syncless._core.loop import Loop
 from syncless._core.threadloop import current_loop
@@ -221,4 +221,4 @@ def _after_fork_in_child() -> None:
     _open.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(in_child=_after_fork_in_child)

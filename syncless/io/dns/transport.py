@@ -6,7 +6,6 @@ from __future__ import annotations
 import _socket
 import errno
 import itertools
-import os
 import socket
 import struct
 import time
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from syncless._core.calls import messages, sockets
+from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import ThrownHere
 from syncless._core.wait.sync import Semaphore
 from syncless.io.dns import wire
@@ -195,4 +195,4 @@ def _after_fork_in_child() -> None:
     _connections = Semaphore(MOST_CONNECTIONS)  # the holders are the parent's tasklets
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(in_child=_after_fork_in_child)

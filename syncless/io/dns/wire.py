@@ -11,6 +11,7 @@ import struct
 from typing import Any, NamedTuple
 
 from syncless._core.calls.threads import run_in_thread
+from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.wait.sync import Lock
 
 A, CNAME, SOA, PTR, AAAA = 1, 5, 6, 12, 28
@@ -41,7 +42,7 @@ def _after_fork_in_child() -> None:
     _loading = Lock()  # its holder is a tasklet of the parent
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(in_child=_after_fork_in_child)
 
 
 HEADER, RECORD, TYPE = struct.Struct("!HHHHHH"), struct.Struct("!HHIH"), struct.Struct("!HH")

@@ -1,0 +1,90 @@
+"""What syncless does before and after a fork. Takes functions; calls them nearest to the fork.
+
+Fact: the interpreter calls the hooks of os.register_at_fork() in the order in which they came, those before a
+fork in the opposite one. Danger: a library that was imported earlier has its turn in the child before us; if
+its hook waits, it does so in the parent's loop, for threads that only the parent has. In the parent, too, it
+would have its turn while we are still prepared for the fork. Decision: our hooks stand first in the
+interpreter's lists, which gc.get_referrers() finds. Price: a look at all objects, once, when syncless is
+imported. Guarded by tests/core/test_forking.py.
+
+A library in C that forks by itself calls no hook. The child begins when it first asks for its loop, see
+threadloop.pyx.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+
+Hook = Callable[[], object]
+
+_before: list[Hook] = []
+_in_parent: list[Hook] = []
+_in_child: list[Hook] = []
+_forks = 0
+"""That are under way: several threads may fork at a time."""
+
+
+def at_fork(
+    *, before: Hook | None = None, in_parent: Hook | None = None, in_child: Hook | None = None
+) -> None:
+    """As os.register_at_fork(), but they are called after the hooks of others before the fork, and before
+    those of others after it."""
+    for hook, hooks in ((before, _before), (in_parent, _in_parent), (in_child, _in_child)):
+        if hook is not None:
+            hooks.append(hook)
+
+
+def begin_child() -> None:
+    """In the child, once, before anything of ours is used there."""
+    global _forks
+    _forks = 0
+    _call(_in_child)
+
+
+def _call(hooks: list[Hook]) -> None:
+    for number, hook in enumerate(hooks, 1):
+        try:
+            hook()
+        except BaseException:
+            _call(hooks[number:])
+            raise  # the interpreter tells of it, and goes on
+
+
+def _prepare() -> None:
+    global _forks
+    _forks += 1
+    _call(_before[::-1])
+
+
+def _go_on_in_parent() -> None:
+    global _forks
+    _forks -= 1
+    _call(_in_parent)
+
+
+def _go_on_in_child() -> None:
+    if _forks:  # else the child has begun already
+        begin_child()
+
+
+def _register() -> None:
+    hooks = (_prepare, _go_on_in_parent, _go_on_in_child)
+    os.register_at_fork(before=_prepare, after_in_parent=_go_on_in_parent, after_in_child=_go_on_in_child)
+    found = _lists_of(hooks)
+    if len(found) < len(hooks) and gc.get_freeze_count():
+        gc.unfreeze()  # the collector shows no frozen objects
+        found = _lists_of(hooks)
+        gc.freeze()
+    for registered, hook in found:
+        registered.remove(hook)
+        registered.insert(0, hook)
+
+
+def _lists_of(hooks: tuple[Hook, ...]) -> list[tuple[list[Hook], Hook]]:
+    lists = [each for each in gc.get_referrers(*hooks) if type(each) is list]
+    return [(each, hook) for each in lists for hook in hooks if hook in each]
+
+
+_register()
