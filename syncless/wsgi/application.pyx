@@ -22,7 +22,7 @@ import io
 import sys
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_Copy, PyDict_GetItem, PyDict_SetItem
+from cpython.dict cimport PyDict_Copy, PyDict_GetItem, PyDict_SetItem, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
@@ -527,6 +527,8 @@ cdef extern from "Python.h":
     int PyUnicode_KIND(object s)
     void* PyUnicode_DATA(object s)
     Py_ssize_t PyUnicode_GET_LENGTH(object s)
+    str PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
+    PyObject* PyDict_SetDefault(object p, object key, object value) except NULL
 
 cdef dict METHODS = {name: name for name in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")}
 cdef str GET = "GET"
@@ -542,6 +544,8 @@ cdef str REMOTE_PORT = "REMOTE_PORT"
 cdef str HTTP_1_0 = "HTTP/1.0"
 cdef str HTTP_2_0 = "HTTP/2.0"
 cdef str HTTP_HOST = "HTTP_HOST"
+
+cdef bytes FORWARDING_KEY = f"HTTP_{FORWARDING.upper().replace('-', '_')}".encode()
 
 # Never kept for the next request.
 SECRET = ("authorization", "cookie", "proxy-authorization", "x-csrf-token")
@@ -635,6 +639,28 @@ cdef inline bint same(object text, const char* data, Py_ssize_t size) noexcept:
     """Whether the str is these latin-1 bytes."""
     return (PyUnicode_GET_LENGTH(text) == size and PyUnicode_KIND(text) == 1
         and memcmp(PyUnicode_DATA(text), data, size) == 0)
+
+
+cdef inline bint begins(str text, bytes start) noexcept:
+    """Whether the ASCII str begins with these bytes."""
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(start)
+    return (PyUnicode_GET_LENGTH(text) >= size
+        and memcmp(PyUnicode_DATA(text), PyBytes_AS_STRING(start), size) == 0)
+
+
+cdef str environ_key(const char* name, Py_ssize_t size):
+    """The key for the field with this name, which is ASCII."""
+    cdef str key = PyUnicode_New(5 + size, 127)
+    cdef char* into = <char*> PyUnicode_DATA(key)
+    cdef Py_ssize_t i
+    cdef char byte
+    memcpy(into, b"HTTP_", 5)
+    for i in range(size):
+        byte = name[i]
+        if c"a" <= byte <= c"z":
+            byte -= 32
+        into[5 + i] = c"_" if byte == c"-" else byte
+    return key
 
 
 cdef str port_text(int port):
@@ -742,6 +768,7 @@ cdef class EnvironMaker:
         cdef const head_header* header
         cdef const char* value
         cdef int i, known
+        cdef Py_ssize_t size
         cdef PyObject* before
         seen[0] = seen[1] = 0
         for i in range(found.header_count):
@@ -766,15 +793,15 @@ cdef class EnvironMaker:
             if known != HEAD_UNKNOWN:
                 key = <object> FIELD_KEYS[known]
             else:
-                name = PyUnicode_DecodeLatin1(data + header.name, header.name_size, NULL).lower()
-                if name == "proxy" or (
-                        name.startswith(FORWARDING) and not (trusted and self.forward.keeps(name))):
+                key = environ_key(data + header.name, header.name_size)
+                if same(key, "HTTP_PROXY", 10) or (begins(key, FORWARDING_KEY) and not (
+                        trusted and self.forward.keeps(key[5:].lower().replace("_", "-")))):
                     continue
-                key = "HTTP_" + name.upper().replace("-", "_")
-            before = PyDict_GetItem(environ, key)
-            if before != NULL:
-                text = f"{<object> before}{'; ' if key == 'HTTP_COOKIE' else ','}{text}"
-            PyDict_SetItem(environ, key, text)
+            size = PyDict_Size(environ)
+            before = PyDict_SetDefault(environ, key, text)
+            if PyDict_Size(environ) == size:
+                joint = "; " if key == "HTTP_COOKIE" else ","
+                PyDict_SetItem(environ, key, f"{<object> before}{joint}{text}")
         return environ
 
 
