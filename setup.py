@@ -124,6 +124,7 @@ NATIVE = {
             )
         ),
     ],  # threads that answer without the interpreter's lock, and their messages to Python
+    "syncless.wsgi.input": [],  # a request body
     "syncless.wsgi.application": [],  # a request for each head
     "syncless.http2.stream": [],  # a request that a connection of HTTP/2 carries
     "syncless.http2.session": [],  # such a connection

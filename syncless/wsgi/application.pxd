@@ -1,29 +1,13 @@
 """From a request head to the call of a WSGI application. See application.pyx."""
 
-from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport uint64_t
 
 from syncless.http.exchange cimport Application, Exchange
-from syncless.http.peer cimport Body, Incoming
+from syncless.http.peer cimport Incoming
 from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.wire cimport head
-
-
-cdef class _Growing:                # a bytes object that grows as data is appended
-    cdef PyObject* whole            # owned; NULL while it has no room
-    cdef Py_ssize_t size, room      # bytes used and there
-
-    cdef char* space(self, int64_t most) except NULL
-    cdef int add(self, const char* data, Py_ssize_t n) except -1
-    cdef bytes result(self)
-
-
-cdef class Input:
-    cdef Body body                  # its own: a stream that an application keeps stays the one of its request
-
-    cdef bytes take(self, int64_t size)
-    cdef bytes take_line(self, int64_t limit)
+from syncless.wsgi.input cimport Input
 
 
 cdef class StartResponse:

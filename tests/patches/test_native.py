@@ -735,6 +735,47 @@ def test_call_does_not_touch_the_next_owner_of_its_descriptor(lib, kind, how):
         os.close(each)
 
 
+@pytest.mark.parametrize("call", ["poll", "poll two", "select", "peek"])
+def test_kill_does_not_shut_down_the_next_owner_of_a_descriptor(lib, call):
+    (source, sink), (other, other_sink) = ([end.detach() for end in socket.socketpair()] for _ in "ab")
+    fds = (PollFd * 2)((source, select.POLLIN, 0), (sink, select.POLLPRI, 0))
+    if call == "peek":
+        os.write(sink, b"old")
+        flags = socket.MSG_PEEK | socket.MSG_WAITALL
+        waiter = waiting(lib.w_recv, source, ctypes.create_string_buffer(10), 10, flags)
+    elif call == "select":
+        waiter = waiting(lib.w_select, source, -1)
+    else:
+        waiter = waiting(lib.w_poll, fds, 2 if call == "poll two" else 1, -1)
+    os.dup2(other, source)
+    waiter.kill(block=False)
+    os.write(other_sink, b"new")
+    assert waiter.join(60)
+    assert os.read(source, 10) == b"new" and os.write(other_sink, b"more") == 4
+    for each in (source, sink, other, other_sink):
+        os.close(each)
+
+
+def test_connect_does_not_touch_the_next_owner_of_its_descriptor(lib, tmp_path):
+    address = str(tmp_path / "socket")
+    packed = struct.pack("H108s", socket.AF_UNIX, address.encode())
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
+        listener.bind(address)
+        listener.listen(0)
+        with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as other:
+            first.connect(address)
+
+            def connect():
+                return lib.w_connect(client.fileno(), packed, len(packed)), ctypes.get_errno()
+
+            waiter = waiting(connect)
+            os.dup2(other.fileno(), client.fileno())
+            listener.accept()[0].close()
+            assert waiter.result(60) == (-1, errno.EBADF)
+        with pytest.raises(OSError, match="not connected"):
+            client.getpeername()
+
+
 # -- calls left to libc --------------------------------------------------------------------------------------
 
 

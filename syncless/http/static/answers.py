@@ -245,7 +245,9 @@ def ranges_of(field: str, size: int) -> Ranges | None:
                 return None
         if first <= last:
             found.append((first, last - first + 1))
-    if len(found) > MOST_RANGES or (len(found) > 1 and sum(length for _, length in found) > size):
+            if len(found) > MOST_RANGES:
+                return None
+    if len(found) > 1 and sum(length for _, length in found) > size:
         return None
     return found
 

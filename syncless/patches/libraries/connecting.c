@@ -52,9 +52,17 @@ static int interposed_connect(int fd, const struct sockaddr *address, socklen_t 
         if (errno != EAGAIN)
             break; /* under way, perhaps since an earlier call */
         /* a UNIX socket whose listener has no room: the kernel tells of no event */
-        switch (interpose_wait(-1, 0, interpose_after(pause), 0)) {
-        case PARK_REFUSED: return connect(fd, address, length);
-        case PARK_BROKEN: errno = EAGAIN; return -1; /* nothing has begun */
+        ino_t known = interpose_socket(fd);
+        int outcome = interpose_wait(-1, 0, interpose_after(pause), 0);
+        if (outcome == PARK_REFUSED)
+            return connect(fd, address, length);
+        if (interpose_socket(fd) != known) { /* another tasklet has closed it */
+            errno = EBADF;
+            return -1;
+        }
+        if (outcome == PARK_BROKEN) {
+            errno = EAGAIN; /* nothing has begun */
+            return -1;
         }
         pause = pause * 2 < LONGEST_PAUSE_NS ? pause * 2 : LONGEST_PAUSE_NS;
     }

@@ -21,6 +21,7 @@
 #endif
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <time.h>
 
 typedef struct {
@@ -113,9 +114,11 @@ int interpose_wait(int fd, int bits, int64_t deadline, int insists);
    Decision: the tasklet looks again and again. Guarded by
    tests/patches/test_native.py::test_more_tasklets_poll_a_descriptor_than_epoll_takes. */
 int interpose_wait_unwatched(int64_t deadline, int insists);
-/* An exception has broken off a wait: the connection of the descriptor ends. A listening socket is left
-   alone: others accept from it, too. */
-void interpose_shut_down(int fd);
+/* Which socket the descriptor is; 0: none. Others may close it during a wait; its number is given away. */
+ino_t interpose_socket(int fd);
+/* An exception has broken off a wait: the connection of the descriptor ends if it is still that socket. A
+   listening socket is left alone: others accept from it, too. */
+void interpose_shut_down(int fd, ino_t known);
 /* A call has succeeded: errno is as before it. Every so often others get a turn. */
 void interpose_succeeded(int error);
 
@@ -143,7 +146,7 @@ enum {
    tests/patches/test_native.py::test_call_does_not_touch_the_next_owner_of_its_descriptor. */
 int transfer_wait(transfer *wait);
 /* The same for more bytes than can be read, which the kernel does not tell of: parks for a short while.
-   TRANSFER_ENDS: no more will come in time. */
+   TRANSFER_ENDS: no more will come in time, or it is another's. */
 int transfer_wait_for_more(transfer *wait);
 
 #endif

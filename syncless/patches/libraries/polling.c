@@ -58,10 +58,17 @@ static int await_any(const struct pollfd *fds, nfds_t count, int64_t deadline, i
     return outcome;
 }
 
-static void shut_down_all(const struct pollfd *fds, nfds_t count) {
-    for (nfds_t i = 0; i < count; i++)
-        if (fds[i].fd >= 0)
-            interpose_shut_down(fds[i].fd);
+/* Which sockets they are, on the heap; NULL: none of them will be shut down. */
+static ino_t *known_sockets(const struct pollfd *fds, nfds_t count) {
+    ino_t *known = count ? malloc(count * sizeof *known) : NULL;
+    for (nfds_t i = 0; known != NULL && i < count; i++)
+        known[i] = fds[i].fd < 0 ? 0 : interpose_socket(fds[i].fd);
+    return known;
+}
+
+static void shut_down_all(const struct pollfd *fds, nfds_t count, const ino_t *known) {
+    for (nfds_t i = 0; known != NULL && i < count; i++)
+        interpose_shut_down(fds[i].fd, known[i]);
 }
 
 static int milliseconds_left(int64_t deadline) {
@@ -78,20 +85,25 @@ static int poll_until(struct pollfd *fds, nfds_t count, int64_t deadline) {
     int found = poll(fds, count, 0);
     if (found > 0)
         interpose_succeeded(before);
-    while (found == 0) {
-        int outcome = await_any(fds, count, deadline, insists);
+    if (found != 0)
+        return found;
+    ino_t *known = known_sockets(fds, count);
+    int outcome = PARK_WOKEN;
+    while (found == 0 && outcome != PARK_OVER) {
+        outcome = await_any(fds, count, deadline, insists);
         if (outcome == PARK_REFUSED)
-            return poll(fds, count, milliseconds_left(deadline));
+            break;
         if (outcome == PARK_BROKEN) {
-            shut_down_all(fds, count);
+            shut_down_all(fds, count, known);
             insists = 1; /* where nothing could be shut down, the wait goes on */
         }
         errno = before;
         found = poll(fds, count, 0);
-        if (outcome == PARK_OVER)
-            return found;
     }
-    return found;
+    int error = errno;
+    free(known);
+    errno = error;
+    return outcome == PARK_REFUSED ? poll(fds, count, milliseconds_left(deadline)) : found;
 }
 
 static int interposed_poll(struct pollfd *fds, nfds_t count, int timeout) {
@@ -197,16 +209,18 @@ static int select_until(selection *of, int64_t deadline) {
     struct pollfd *fds = listed(of->count, of->sets[0] ? &of->asked[0] : NULL,
                                 of->sets[1] ? &of->asked[1] : NULL, of->sets[2] ? &of->asked[2] : NULL,
                                 &count);
+    ino_t *known = fds == NULL ? NULL : known_sockets(fds, count);
     int outcome = fds == NULL ? PARK_REFUSED : PARK_WOKEN;
     while (found == 0 && outcome != PARK_OVER && outcome != PARK_REFUSED) {
         outcome = await_any(fds, count, deadline, insists);
         if (outcome == PARK_BROKEN) {
-            shut_down_all(fds, count);
+            shut_down_all(fds, count, known);
             insists = 1;
         }
         found = select_now(of);
     }
     int error = found < 0 ? errno : before;
+    free(known);
     free(fds);
     errno = error;
     if (found == 0 && outcome == PARK_REFUSED) {

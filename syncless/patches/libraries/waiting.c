@@ -49,9 +49,16 @@ int interpose_wait_unwatched(int64_t deadline, int insists) {
     return outcome == PARK_OVER && !is_last ? PARK_WOKEN : outcome;
 }
 
-void interpose_shut_down(int fd) {
+ino_t interpose_socket(int fd) {
+    struct stat info;
+    return fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode) ? info.st_ino : 0;
+}
+
+void interpose_shut_down(int fd, ino_t known) {
     int listens = 0;
     socklen_t size = sizeof listens;
+    if (known == 0 || interpose_socket(fd) != known)
+        return;
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && !listens)
         shutdown(fd, SHUT_RDWR);
 }
@@ -113,7 +120,7 @@ int transfer_wait(transfer *wait) {
     switch (outcome) {
     case PARK_OVER: return ends_with(EAGAIN);
     case PARK_BROKEN:
-        interpose_shut_down(wait->fd);
+        interpose_shut_down(wait->fd, after.st_ino);
         wait->insists = 1; /* without a connection, the wait goes on to its end */
     }
     return TRANSFER_AGAIN;
@@ -127,10 +134,16 @@ int transfer_wait_for_more(transfer *wait) {
         return may;
     if (poll(&end, 1, 0) != 0) /* no more will come */
         return TRANSFER_ENDS;
+    ino_t known = interpose_socket(wait->fd);
     int is_last = wait->deadline != INTERPOSE_NEVER && wait->deadline <= pause;
-    switch (interpose_wait(-1, 0, is_last ? wait->deadline : pause, wait->insists)) {
-    case PARK_REFUSED: return TRANSFER_REFUSED;
-    case PARK_BROKEN: interpose_shut_down(wait->fd); wait->insists = 1;
+    int outcome = interpose_wait(-1, 0, is_last ? wait->deadline : pause, wait->insists);
+    if (outcome == PARK_REFUSED)
+        return TRANSFER_REFUSED;
+    if (interpose_socket(wait->fd) != known)
+        return TRANSFER_ENDS;
+    if (outcome == PARK_BROKEN) {
+        interpose_shut_down(wait->fd, known);
+        wait->insists = 1;
     }
     return is_last ? TRANSFER_ENDS : TRANSFER_AGAIN;
 }
