@@ -9,8 +9,7 @@ from typing import Any
 
 from syncless.cli.config import TABLES, ConfigError, Options, from_platform, reason_of, show
 from syncless.cli.foreign import Foreign, options_of, translated
-from syncless.cli.help import HelpAll, Parser
-from syncless.cli.version import Version
+from syncless.cli.help import HelpAll, Parser, Version
 from syncless.http.addresses import parse_bind
 from syncless.http.options import OPTIONS, Option
 from syncless.io.guardedfiles import is_privileged, only_roots

@@ -17,6 +17,7 @@ import textwrap
 from typing import IO, Any, NoReturn
 
 from syncless.cli.foreign import ACCEPTED, TOGETHER
+from syncless.http.features import features
 from syncless.http.limits import Limits, defaults
 
 BOLD, GREEN, PLAIN = "\033[1m", "\033[32m", "\033[0m"
@@ -84,6 +85,14 @@ class HelpAll(argparse.Action):
         group = next(each for each in parser._action_groups if each.title == "limits")
         group._group_actions += limit_rows()
         parser.show(parser.format_help(), sys.stdout)
+        parser.exit()
+
+
+class Version(argparse.Action):
+    """``--version``"""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(features())
         parser.exit()
 
 

@@ -22,6 +22,7 @@ from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.certificates import Files, TLSSettings, make_certificates
 from syncless.http.errors import ON_HANGUP
 from syncless.http.exchange import Application, Sessions
+from syncless.http.features import HTTP2_CURE
 from syncless.http.handlerthreads import HandlerThreads, NoHandlerThreads, ServedSocket
 from syncless.http.limits import Limits, limits_of
 from syncless.http.listener import Counters, Listener, Quota
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 Self = TypeVar("Self", bound="Server")
 
 PROTOCOLS = ("off", "tls", "cleartext")
-HTTP2_CURE = "install libnghttp2-dev (libnghttp2-devel on Fedora) and build it again"
 NO_HTTP2 = f"http2='cleartext' needs HTTP/2, and this syncless was built without it: {HTTP2_CURE}"
 
 

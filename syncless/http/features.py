@@ -1,21 +1,19 @@
-"""``syncless --version``: the version, what it runs on, and what this build has and lacks.
+"""What this build has and lacks, for ``syncless --version``.
 
 Takes the modules that a build may leave out (setup.py). Gives lines of text.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import platform
 from importlib.metadata import version
-from typing import Any
 
 import syncless
 from syncless._core.loop import checked, compiler
 from syncless._core.poll.backends import BACKENDS
-from syncless.http.server import HTTP2_CURE
 
+HTTP2_CURE = "install libnghttp2-dev (libnghttp2-devel on Fedora) and build it again"
 FEATURES = {
     "HTTP/2": ("syncless.http2.session", HTTP2_CURE),
     "native handlers": ("syncless.native.threads", "they need Linux's epoll"),
@@ -49,11 +47,3 @@ def features() -> str:
             *(f"lacks: {each}" for each in lacks),
         )
     )
-
-
-class Version(argparse.Action):
-    """``--version``"""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print(features())
-        parser.exit()
