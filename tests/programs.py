@@ -14,6 +14,36 @@ MAY_FORK = "ignore:This process:DeprecationWarning"  # programs fork on purpose 
 SLOW = re.compile(r"^(?:Executing <.* took [\d.]+ seconds|waited .*; only this task was held up: .*)\n", re.M)
 """What the debug mode of asyncio tells where the machine is busy."""
 
+SLOW_IMPORT = """
+import importlib.machinery, sys
+import syncless
+
+go, parked = syncless.Event(), syncless.Event()
+
+class SlowImport:
+    "The import of a module parks until go is set: of one that is made here, or the first import of another."
+    def __init__(self, name, made):
+        self.name, self.made = name, made
+    def find_spec(self, name, path=None, target=None):
+        if name == self.name:
+            if self.made:
+                return importlib.machinery.ModuleSpec(name, self)
+            self.name = None
+            self.park()
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        self.park()
+        module.value = 1
+    def park(self):
+        parked.set()
+        go.wait()
+
+def slow_import(name, made=False):
+    sys.meta_path.insert(0, SlowImport(name, made))
+"""
+"""Defines slow_import(name), for programs."""
+
 
 def run_unchecked(program, *arguments, timeout=LONGEST, **options):
     """The ended process; arguments are the interpreter's."""

@@ -85,7 +85,8 @@ class Limits:
     longest to send their request head are cut off, and streams of HTTP/2 with bodies that nobody reads."""
     websocket_bytes: int = 1 << 20
     """Maximum bytes of a WebSocket message, decompressed; a larger one closes the connection with 1009
-    (websockets: 1 MiB)."""
+    (websockets: 1 MiB). So do messages that grow more than a hundredfold when they are decompressed, and by
+    more than this in a second."""
     linger_bytes: int = 1 << 30
     """Maximum bytes that a client may go on sending after its response, for a body that was refused or not
     read; then the connection is closed, or the stream of HTTP/2 reset (as `body_bytes`). At most

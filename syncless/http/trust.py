@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
@@ -15,6 +16,9 @@ from syncless.http.wire import is_host
 
 if TYPE_CHECKING:
     from syncless.http.request import Request
+
+MAPPED = bytes(10) + b"\xff\xff"
+"""Before an IPv4 address inside IPv6."""
 
 FIELDS = (
     "x-forwarded-for",
@@ -68,6 +72,20 @@ def unmapped(
     return getattr(address, "ipv4_mapped", None) or address
 
 
+def packed(text: str) -> bytes:
+    """The bytes of an address, of the IPv4 one where it is one inside IPv6. ValueError. Each client has an
+    address of its own, and the objects of ipaddress take ten times as long."""
+    try:
+        return socket.inet_pton(socket.AF_INET, text)
+    except OSError:
+        pass
+    try:
+        address = socket.inet_pton(socket.AF_INET6, text)
+    except OSError:
+        raise ValueError(f"{text!r} is no IP address") from None
+    return address[12:] if address.startswith(MAPPED) else address
+
+
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     network = ipaddress.ip_network(text, strict=False)
     if (
@@ -86,7 +104,8 @@ class Trust:
     def __init__(self, peers: Iterable[str]):
         self.everybody = False
         self.unix = False
-        self.networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
+        self.networks: list[tuple[int, int, int]] = []
+        """Bytes of an address, the mask, and the masked address."""
         self._known: dict[str, bool] = {}
         for peer in peers:
             if peer == "*":
@@ -95,11 +114,13 @@ class Trust:
                 self.unix = True
             else:
                 try:
-                    self.networks.append(_network(peer))
+                    network = _network(peer)
                 except ValueError:
                     raise ValueError(
                         f"{peer!r} cannot be trusted: write an address, a network (10.0.0.0/8), unix or *"
                     ) from None
+                size = len(network.network_address.packed)
+                self.networks.append((size, int(network.netmask), int(network.network_address)))
 
     def __call__(self, address: str) -> bool:
         known = self._known.get(address)
@@ -114,8 +135,9 @@ class Trust:
             return True
         if not text:
             return self.unix
-        address = unmapped(ipaddress.ip_address(text.partition("%")[0]))
-        return any(address in network for network in self.networks)
+        address = packed(text.partition("%")[0])
+        number = int.from_bytes(address, "big")
+        return any(size == len(address) and number & mask == base for size, mask, base in self.networks)
 
 
 def is_forwarding(name: str) -> bool:
@@ -131,10 +153,16 @@ def _address(text: str) -> str | None:
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:
         text = text.partition(":")[0]
+    text, percent, zone = text.partition("%")
     try:
-        return str(unmapped(ipaddress.ip_address(text)))
+        address = packed(text)
     except ValueError:
         return None
+    if len(address) == 4:
+        return None if percent else socket.inet_ntop(socket.AF_INET, address)
+    if percent and (not zone or "%" in zone):
+        return None
+    return socket.inet_ntop(socket.AF_INET6, address) + percent + zone
 
 
 def _elements(text: str) -> list[dict[str, str]] | None:

@@ -101,7 +101,7 @@ cdef class WebSocket:
             fields.append(("Sec-WebSocket-Protocol", subprotocol))
         lines = ["HTTP/1.1 101 Switching Protocols", *(f"{n}: {v}" for n, v in (*fields, *(headers or ())))]
         self.subprotocol = subprotocol
-        self.frames = self.library.Frames(extensions)
+        self.frames = self.library.Frames(extensions, self.most)
         self.upgrade.begin("\r\n".join([*lines, "", ""]).encode("latin-1"), self)
 
     def check(self, compression=True):

@@ -5,6 +5,7 @@ an optional library.
 """
 
 from functools import lru_cache
+from time import monotonic
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -28,6 +29,7 @@ cdef enum:
     SHORT_HEAD = 6      # bytes of the head of a client's frame whose length is in the second byte: 4 of mask
     LONGER = 126        # in the second byte, from which on the length follows
     RESERVED = 0x70     # the bits of extensions, such as compression, in a frame's first byte
+    GROWTH = 100        # times that a client's bytes may grow in the long run when they are unpacked
 
 
 # What the library has once made of the first two bytes of a short frame, as one number: without extensions
@@ -68,17 +70,25 @@ def handshake(Request request not None, bint compression):
 
 
 cdef class Frames:
-    """Frames(extensions)\n--\n\nOf one connection. `extensions` are those of its handshake."""
+    """Frames(extensions, growth=1048576, clock=monotonic)\n--\n\nOf one connection. `extensions` are those of
+    its handshake; `growth`: bytes a second that its messages may be larger unpacked than GROWTH times as
+    they came, and at once after a pause. A kilobyte can become a megabyte, again and again."""
     cdef object extensions
     cdef object buffer          # bytes, or a bytearray
     cdef Py_ssize_t start       # so many of them are used up
     cdef object parser          # a generator of the library's, amid a frame
     cdef list pieces            # of the frame at hand: 2 bytes, the length if that is longer, the mask
     cdef Py_ssize_t seen        # bytes of its payload that coming() has given
+    cdef double growth, credit  # bytes
+    cdef double credited        # when that was
+    cdef object clock
     cdef bint packed            # whether the message at hand is compressed: its first frame alone says so
 
-    def __init__(self, extensions):
+    def __init__(self, extensions, growth=1 << 20, clock=monotonic):
         self.extensions = extensions
+        self.growth = self.credit = growth
+        self.clock = clock
+        self.credited = clock()
         self.buffer = b""
         self.pieces = []
 
@@ -151,7 +161,20 @@ cdef class Frames:
             known_heads[first << 8 | second] = frame.opcode, frame.fin
         elif frame.opcode in (TEXT, BINARY):
             self.packed = first & RESERVED != 0
+        if self.extensions and len(frame.data) > GROWTH:
+            received = second & 0x7F if second & 0x7F < LONGER else int.from_bytes(self.pieces[1], "big")
+            self.pay(len(frame.data), received)
         return frame.opcode, bytes(frame.data), frame.fin
+
+    cdef int pay(self, double size, double received) except -1:
+        """For a frame that has become so large. Broken if that is too much."""
+        cdef double now = self.clock()
+        self.credit = min(self.growth, self.credit + (now - self.credited) * self.growth)
+        self.credited = now
+        self.credit -= max(0, size - GROWTH * received)
+        if self.credit < 0:
+            raise Broken(1009, "messages become too large when they are unpacked")
+        return 0
 
     def _exactly(self, Py_ssize_t size):
         while len(self.buffer) - self.start < size:

@@ -1,9 +1,12 @@
 """What is kept of a frame's head says the same as the library that has read it."""
 
+import zlib
+
 import pytest
 
 library = pytest.importorskip("websockets.frames", reason="it reads the frames: pip install websockets")
 from websockets.exceptions import PayloadTooBig, ProtocolError  # noqa: E402
+from websockets.extensions.permessage_deflate import PerMessageDeflate  # noqa: E402
 
 from syncless.http import websocketframes as frames  # noqa: E402
 
@@ -79,3 +82,42 @@ def test_message_is_written_as_by_the_library(message):
     data = message.encode() if isinstance(message, str) else message
     expected = library.Frame(opcode, data).serialize(mask=False)
     assert [frames.Frames([]).message(message) for _ in range(3)] == [expected] * 3
+
+
+def packed(data):
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return (deflate.compress(data) + deflate.flush(zlib.Z_SYNC_FLUSH))[:-4]
+
+
+def compressed(data):
+    """A compressed message, with a mask of zeros."""
+    payload = packed(data)
+    return b"\xc2\xfe" + len(payload).to_bytes(2, "big") + bytes(4) + payload
+
+
+def deflating(clock):
+    inflate = PerMessageDeflate(False, False, 15, 15)
+    return frames.Frames([inflate], 1 << 20, clock)
+
+
+def test_messages_that_grow_a_thousand_times_have_a_bound_a_second():
+    now = [0.0]
+    reader = deflating(lambda: now[0])
+    bomb = compressed(bytes(1 << 20))
+    for _ in range(3):
+        reader.feed(bomb)
+        assert len(reader.next(1 << 20)[1]) == 1 << 20
+        now[0] += 1
+    reader.feed(bomb * 2)
+    assert len(reader.next(1 << 20)[1]) == 1 << 20
+    with pytest.raises(frames.Broken, match="unpacked") as found:
+        reader.next(1 << 20)
+    assert found.value.code == 1009
+
+
+def test_messages_that_grow_as_text_does_have_none():
+    reader = deflating(lambda: 0.0)
+    message = compressed(b"".join(b'{"number": %d}, ' % number for number in range(10_000)))
+    for _ in range(20):
+        reader.feed(message)
+        assert len(reader.next(1 << 20)[1]) > 150_000

@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from tests.programs import check
+from tests.programs import SLOW_IMPORT, check
 
 PRELUDE = """
 import gc, importlib, logging, os, queue, signal, sys, threading, weakref
@@ -18,7 +18,6 @@ syncless.set_error_handler(lambda where, error: told.append(error))
 unraisable = []
 sys.unraisablehook = lambda found: unraisable.append(found.exc_value)
 
-go = syncless.Event()
 def held(lock):
     "A tasklet holds the lock and is parked."
     def holds_it():
@@ -52,7 +51,7 @@ def others_run():
 
 
 def check_waits(program):
-    check(textwrap.dedent(PRELUDE) + textwrap.dedent(program), timeout=60)
+    check(SLOW_IMPORT + PRELUDE + textwrap.dedent(program), timeout=60)
 
 
 @pytest.mark.parametrize("where", ["on_the_loop", "directly"])
@@ -273,25 +272,12 @@ assert done == ["first"]
 
 
 IMPORTING = """
-class Finder:
-    "The import of `slow` takes until go is set."
-    def find_spec(self, name, path=None, target=None):
-        if name == "slow":
-            return importlib.machinery.ModuleSpec(name, self)
-    def create_module(self, spec):
-        return None
-    def exec_module(self, module):
-        executing.set()
-        go.wait()
-        module.value = 1
-executing = syncless.Event()
-import importlib.machinery
-sys.meta_path.insert(0, Finder())
+slow_import("slow", made=True)
 def imports():
     import slow
     return slow.value
 importer = spawn(imports)
-executing.wait()
+parked.wait()
 """
 
 

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from tests.programs import check
+from tests.programs import SLOW_IMPORT, check
 
 PRELUDE = """
 import importlib.machinery, io, logging, os, socket, sys, threading
@@ -14,21 +14,6 @@ import syncless
 from syncless import spawn
 from syncless.http import websocket as websocket_module
 from syncless.wsgi import Server
-
-go, parked = syncless.Event(), syncless.Event()
-
-class Slow:
-    "The import of the module that is named takes until go is set."
-    def __init__(self, name):
-        self.name = name
-    def find_spec(self, name, path=None, target=None):
-        if name == self.name:
-            self.name = None
-            parked.set()
-            go.wait()
-
-def slow_import(name):
-    sys.meta_path.insert(0, Slow(name))
 
 def ask(path, more=""):
     client = socket.create_connection(server.address)
@@ -117,7 +102,7 @@ def serving(**options):
 
 
 def check_serves(program):
-    check(textwrap.dedent(PRELUDE) + textwrap.dedent(program), timeout=60)
+    check(SLOW_IMPORT + PRELUDE + textwrap.dedent(program), timeout=60)
 
 
 needs_websockets = pytest.mark.skipif(
@@ -166,16 +151,7 @@ def test_first_step_of_an_asgi_application_may_import_what_another_tasklet_impor
     check_serves("""
     with serving():
         sys.modules.pop("slow", None)
-        class Gives(Slow):
-            def find_spec(self, name, path=None, target=None):
-                if name == "slow":
-                    return importlib.machinery.ModuleSpec(name, self)
-            def create_module(self, spec):
-                return None
-            def exec_module(self, module):
-                parked.set()
-                go.wait()
-        sys.meta_path.insert(0, Gives("slow"))
+        slow_import("slow", made=True)
         first = ask("/slow")
         parked.wait()
         others = [ask("/a/slow"), ask("/slow"), ask("/a/slow")]

@@ -1,5 +1,6 @@
 """PROXY headers and forwarded fields: believed from trusted peers, and from nobody else."""
 
+import ipaddress
 import json
 import socket as blocking
 import ssl
@@ -8,6 +9,7 @@ import struct
 import pytest
 
 import syncless
+from syncless.http import trust
 from syncless.http.proxyheader import LONGEST_LINE, SIGNATURE, ProxyHeader, parse_proxy_header
 from syncless.http.trust import Forwarding, Trust
 from syncless.wsgi import Server
@@ -341,3 +343,19 @@ def test_proxy_header_precedes_tls(start, tmp_path):
 
     seen = syncless.run_in_thread(client)
     assert seen["REMOTE_ADDR"] == "192.0.2.1" and seen["wsgi.url_scheme"] == "https"
+
+
+ADDRESSES = "192.0.2.1 192.0.2.1:80 2001:DB8:0::1 [2001:db8::1]:80 ::ffff:192.0.2.1 fe80::1%eth0 ::".split()
+NO_ADDRESSES = "unknown _hidden 01.2.3.4 1.2.3 1.2.3.4%x fe80::1% fe80::1%a%b 1::2::3".split()
+
+
+@pytest.mark.parametrize("entry", ["", *ADDRESSES, *NO_ADDRESSES])
+def test_entry_is_read_as_by_ipaddress(entry):
+    text = entry.strip("[]").partition("]")[0] if "[" in entry else entry
+    if text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        expected = str(trust.unmapped(ipaddress.ip_address(text)))
+    except ValueError:
+        expected = None
+    assert trust._address(entry) == expected
