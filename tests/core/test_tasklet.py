@@ -388,7 +388,7 @@ def test_a_traceback_begins_in_the_function(reports):
     assert where is failing and [each.name for each in traceback.extract_tb(error.__traceback__)] == ["fails"]
 
 
-# -- waits that nobody can end --------------------------------------------------------------------------------
+# -- waits that nobody can end ------------------------------------------------------------------------------
 
 UNREACHABLE = """
 import gc, os, sys, threading, weakref
