@@ -18,6 +18,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import platform
 import re
 import subprocess
 import sys
@@ -211,7 +212,8 @@ def main(arguments: list[str]) -> int:
     if told:
         counts = {name: len(getattr(run, name)) for name in ("passed", "skipped", "failed")}
         with open(told, "a") as file:
-            print(json.dumps({**counts, "flaky": run.flaky}), file=file)
+            python = platform.python_version()
+            print(json.dumps({**counts, "flaky": run.flaky, "python": python}), file=file)
     return status
 
 

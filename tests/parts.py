@@ -39,6 +39,12 @@ LAST_LINES = 150
 
 OLDEST, NEWEST = "3.10", "3.15"
 
+IN_ROOT = ("3.13", "3.14", "3.15")
+"""Which Debian has in its newest micro releases: a micro release can change what is in no header."""
+
+PAGE = pathlib.Path("docs", "reference", "platforms.md")
+"""It says which micro releases were tried."""
+
 # the engine, the layouts of objects that are read, the patch
 SELECTION = (
     *("tests/core", "tests/tools", "tests/patches", "tests/asyncio", "tests/stackless"),
@@ -53,6 +59,16 @@ WIDE_SELECTION = (
     "tests/io",
     "tests/wsgi/test_reuse.py",
     "tests/wsgi/test_phases.py",
+    "tests/wsgi/test_http2*.py",
+    "tests/asgi/test_*http2.py",
+)
+QUICK_SELECTION = (
+    "tests/core/test_layouts.py",
+    *(
+        f"tests/patches/test_{name}.py"
+        for name in ("unknown_pythons", "locks", "loop_locks", "conditions", "threads", "locals")
+    ),
+    "tests/asyncio/test_without_policies.py",
 )
 
 
@@ -76,8 +92,9 @@ class Part:
 ROOT = f"""
     mkdir -p build
     exec 9>build/root.lock && flock 9 # two parts may want to make it
-    [ -e build/root/.made ] || .ci/root make build/root sid gcc make libc6-dev libnghttp2-dev pkg-config \
-        python3.{{13,14,15}}{{,-dev,-venv}} || exit {SKIPPED}
+    wanted=(sid gcc make libc6-dev libnghttp2-dev pkg-config python3.{{13,14,15}}{{,-dev,-venv}})
+    [ "$(cat build/root/.made 2>/dev/null)" = "${{wanted[*]}}" ] ||
+        .ci/root make build/root "${{wanted[@]}}" || exit {SKIPPED}
     exec 9>&-
 """
 """Commands: there is a root of Debian's unstable suite."""
@@ -94,17 +111,22 @@ def interpreter(version: str) -> str:
 
 
 def built(version: str) -> str:
-    """Commands: a build with assertions on that Python, and what its tests need."""
+    """Commands: a build with assertions on the newest micro release of that Python that can be had, and what
+    its tests need."""
+    root = f"""
+        if ( {ROOT} ); then
+            run=".ci/root in build/root" python=python{version} venv=.venv-{version}-root
+        fi
+    """
     return f"""
-        {interpreter(version)}
-        run=
-        if [ -z "$python" ] && [[ {version} = 3.1[45] ]]; then
-            {ROOT}
-            run=".ci/root in build/root" python=python{version}
+        run= python= venv=.venv-{version}
+        {root if version in IN_ROOT else ""}
+        if [ -z "$run" ]; then
+            {interpreter(version)}
         fi
         [ -n "$python" ] || {{ echo "there is no Python {version} here"; exit {SKIPPED}; }}
-        with=(VENV=.venv-{version} PYTHON="$python")
-        SYNCLESS_BUILD=debug $run make .venv-{version}/.tested "${{with[@]}}"
+        with=(VENV="$venv" PYTHON="$python")
+        SYNCLESS_BUILD=debug $run make "$venv/.tested" "${{with[@]}}"
     """
 
 
@@ -140,12 +162,8 @@ BARE = f"""
 PARTS = [
     Part(
         "root",
-        f"Python {NEWEST} of Debian, if there is no other",
-        f"""
-            {interpreter(NEWEST)}
-            [ -z "$python" ] || {{ echo "there is $python"; exit {SKIPPED}; }}
-            {ROOT}
-        """,
+        f"Python {', '.join(IN_ROOT)} of Debian",
+        ROOT,
         gate=True,
         aside=True,
         after=(),
@@ -174,6 +192,12 @@ PARTS = [
         on_python(OLDEST, *SELECTION),
         gate=True,
         after=("oldest-build",),
+    ),
+    Part(
+        "3.13-quick",
+        "locks and threads on the newest 3.13, whose locks are not those of its first release",
+        on_python("3.13", *QUICK_SELECTION),
+        gate=True,
     ),
     Part(
         "bare-quick",
@@ -270,6 +294,8 @@ class Result:
     seconds: float = 0.0
     counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     flaky: dict[str, str] = dataclasses.field(default_factory=dict)
+    python: str = ""
+    """The micro release on which its tests ran."""
 
     @property
     def log(self) -> pathlib.Path:
@@ -310,6 +336,7 @@ def run(part: Part) -> Result:
         for line in counts.read_text().splitlines():
             found = json.loads(line)
             result.flaky |= found.pop("flaky")
+            result.python = found.pop("python", "")
             result.counts += collections.Counter(found)
     lines = result.log.read_text(errors="replace").splitlines()
     shown = lines[-LAST_LINES:] if result.outcome == "FAILED" else lines[-1:]
@@ -397,11 +424,12 @@ def may_begin(part: Part, beside: list[Part], ahead: list[Part]) -> bool:
 
 
 def table(results: list[Result]) -> str:
-    rows = [("part", "outcome", "seconds", "passed", "failed", "skipped", "flaky", "log")]
+    rows = [("part", "outcome", "seconds", "passed", "failed", "skipped", "flaky", "Python", "log")]
     for each in results:
         numbers = [str(each.counts[name]) if each.counts else "" for name in ("passed", "failed", "skipped")]
         flaky = str(len(each.flaky)) if each.counts else ""
-        rows.append((each.part.name, each.outcome, f"{each.seconds:.0f}", *numbers, flaky, str(each.log)))
+        numbers += [flaky, each.python]
+        rows.append((each.part.name, each.outcome, f"{each.seconds:.0f}", *numbers, str(each.log)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
@@ -431,6 +459,9 @@ def main(arguments: list[str]) -> int:
     print("", table(results), *(f"flaky: {test}, see {log}" for test, log in flaky.items()), "", sep="\n")
     counts = sum((each.counts for each in results), collections.Counter[str]())
     failed = [each.part.name for each in results if each.outcome in ("FAILED", "not run")]
+    for release in sorted({each.python for each in results if each.python}):
+        if PAGE.exists() and f"| {release} |" not in PAGE.read_text():
+            print(f"{PAGE} does not name {release} yet, which was tried here")
     if failed:
         print(f"failed: {', '.join(failed)}")
     if len(flaky) > MOST_FLAKY:

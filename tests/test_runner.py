@@ -179,6 +179,19 @@ def test_flaky_tests_of_all_parts_are_counted_together(checked, each, status):
     assert said.endswith("20 passed, 0 failed, 2 skipped\n") and "flaky: a1, see log" in said
 
 
+def test_table_names_the_python_of_each_part(checked, tmp_path):
+    def tried(release):
+        told = f'{{"passed": 1, "failed": 0, "skipped": 0, "flaky": {{}}, "python": "{release}"}}'
+        return f"echo '{told}' >\"$SYNCLESS_TEST_COUNTS\""
+
+    (tmp_path / parts.PAGE).parent.mkdir(parents=True)
+    (tmp_path / parts.PAGE).write_text("| 3.13.0 | pyenv |\n")
+    status, said = checked(part("a", tried("3.13.0")), part("b", tried("3.13.18")), part("c", "true"))
+    rows = {line.split()[0]: line for line in said.splitlines() if ".log" in line}
+    assert status == 0 and " 3.13.0 " in rows["a"] and " 3.13.18 " in rows["b"]
+    assert "does not name 3.13.18 yet" in said and "does not name 3.13.0" not in said
+
+
 def test_part_is_ended_when_its_time_is_over(checked, monkeypatch):
     monkeypatch.setattr(parts, "SECONDS", 0.1)
     status, said = checked(part("endless", "sleep 3600"))

@@ -39,5 +39,4 @@ async def main():
 for _ in range(int((sys.argv[3:] or ["1"])[0]) - 1):
     if os.fork() == 0:
         break
-asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-asyncio.run(main())
+uvloop.run(main())

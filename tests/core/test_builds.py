@@ -167,6 +167,8 @@ def test_build_makes_what_is_not_up_to_date(build, tmp_path):
         (tmp_path / "tree" / folder / "syncless/_core/poll/epoll").with_suffix(suffix).touch()
     assert build()[1] == 1 and build()[1] == 0
     assert build(inplace=False)[1] == 0  # as for a wheel
+    abi = sysconfig.get_config_var("SOABI")  # the cache tag is the same for a debug build of that Python
+    assert [path for path in (tmp_path / "tree" / "build").glob("native.*") if path.name.endswith(f"-{abi}")]
     tree, lib = tmp_path / "tree", next((tmp_path / "tree" / "build").glob("lib.*"))
     there = {path.relative_to(tree) for path in (tree / "syncless").rglob("*.so")}
     assert there and {path.relative_to(lib) for path in lib.rglob("*.so")} == there

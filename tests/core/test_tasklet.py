@@ -386,3 +386,72 @@ def test_a_traceback_begins_in_the_function(reports):
     failing.join()
     [(where, error)] = reports
     assert where is failing and [each.name for each in traceback.extract_tb(error.__traceback__)] == ["fails"]
+
+
+# -- waits that nobody can end ------------------------------------------------------------------------------
+
+UNREACHABLE = """
+import gc, os, sys, threading, weakref
+import syncless
+log = []
+lock = threading.Lock()
+
+class Thing:
+    def __del__(self):
+        log.append("thing")
+
+def waits(event, thing):
+    try:
+        with lock:
+            event.wait()        # which only this frame refers to
+    finally:
+        log.append("finally")
+
+def leave_alone():
+    thing = Thing()
+    thing.itself = thing        # a cycle, with the frame of the tasklet in it
+    thing.tasklet = tasklet = syncless.spawn(waits, syncless.Event(), thing)
+    syncless.sleep(0)
+    return weakref.ref(tasklet)
+
+left = leave_alone()
+"""
+
+
+def run_unreachable(program):
+    done = run_unchecked(UNREACHABLE + program)
+    assert done.returncode == 0 and done.stdout == "to the end\n" and not done.stderr, done
+
+
+def test_tasklet_that_nobody_can_wake_stays_with_its_locks_until_it_is_killed():
+    """Since Python 3.15 the collector of garbage looks into suspended greenlets, but not at who owns them."""
+    run_unreachable("""
+for _ in range(3):
+    gc.collect()
+    syncless.sleep(0)
+assert log == [] and lock.locked()
+(tasklet,) = [each for each in syncless.tasklets() if each is left()]
+assert tasklet.status == "waiting", tasklet.status
+tasklet.kill()
+assert log == ["finally"] and not lock.locked()
+del tasklet
+gc.collect()
+assert log == ["finally", "thing"] and left() is None
+print("to the end")
+""")
+
+
+def test_child_of_a_fork_does_not_collect_the_tasklets_of_its_parent():
+    """Their `finally` blocks belong to the parent."""
+    run_unreachable("""
+child = os.fork()
+if not child:
+    for _ in range(3):
+        gc.collect()
+        syncless.sleep(0)
+    os._exit(bool(log) or not lock.locked())
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+left().kill()
+assert log == ["finally"]
+print("to the end")
+""")
