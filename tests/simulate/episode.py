@@ -29,6 +29,7 @@ from syncless.wsgi import Server
 from tests import virtualtime
 from tests.simulate.application import Application
 from tests.simulate.clients import Good, Wrong, random_of, views
+from tests.simulate.crowds import Crowd
 from tests.simulate.intruders import Intruder
 from tests.slowlog import SlowLog
 
@@ -66,6 +67,8 @@ class World:
         self.skipped = 0.0
         self.places = []
         """(prefix, views) of each application."""
+        self.killed = set()
+        """Members of crowds."""
         self.scarce = False
         """Whether descriptors are: then the server closes connections of good clients, too."""
         self.tls = None
@@ -98,6 +101,10 @@ class World:
             sock.close()
             raise
         return sock
+
+    def kill(self, victim):
+        self.killed.add(victim)
+        victim.kill()
 
     def skip(self, seconds):
         """Time passes while something runs."""
@@ -178,7 +185,8 @@ class Episode:
         chance, world = self.chance, self.world
         good = [Good(world, random_of(chance)) for _ in range(chance.randrange(1, 5))]
         bad = [Intruder(world, random_of(chance)) for _ in range(0 if self.calm else chance.randrange(1, 7))]
-        running = [syncless.spawn(each.run) for each in (*good, *bad)]
+        crowds = [Crowd(world, random_of(chance)) for _ in range(chance.choice([0, 1, 1, 3]))]
+        running = [syncless.spawn(each.run) for each in (*good, *bad, *crowds)]
         for each in running:
             each.result()
 
@@ -190,18 +198,18 @@ class Episode:
             woken = explore.next_woken()
             what = chance.random()
             if what < 0.5 and is_victim(woken):
-                woken.kill()
+                self.world.kill(woken)
             elif what > 0.8:
                 self.world.skip(chance.choice([0.00005, 0.0005, 0.004, 0.02, 0.3]))
             del woken
 
     def kill(self, chance):
-        """Kills requests of clients that count on no answer, where they are just now."""
+        """Kills what nobody counts on, where it is just now: requests of bad clients, members of crowds."""
         while True:
             syncless.sleep(chance.choice([0, 0, 0.0003, 0.001, 0.02, 1]))
             victims = [each for each in syncless.tasklets() if is_victim(each)]
             if victims and chance.random() < 0.5:
-                chance.choice(victims).kill()
+                self.world.kill(chance.choice(victims))
 
     # -- what must be so -----------------------------------------------------------------------------------
 
