@@ -9,18 +9,19 @@ shorter ways to do so (see patches/types/locks.pyx).
 from __future__ import annotations
 
 import _thread
+import importlib
 import sys
 import threading
 import weakref
 from collections.abc import Callable
 from contextvars import Context
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from syncless._core.calls.threads import thread_count
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.cpython.threadlocal import separate_thread_locals
-from syncless._core.current import current, may_park
+from syncless._core.current import current, may_park, uninterrupted
 from syncless._core.tasklet import Tasklet, at_end_of_slot, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
@@ -101,6 +102,7 @@ def count() -> int:
 
 
 _count: Any = _thread._count
+_module_lock: Any = importlib._bootstrap._ModuleLock  # type: ignore[attr-defined]
 
 
 def _body(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -320,6 +322,8 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(_thread, "_ThreadHandle", ThreadHandle, "waits for the end of an OS thread")
     patcher.rebind(_thread, "_shutdown", shutdown, "does not know of threads that are tasklets")
     _members(patcher, threading.Condition, CONDITION, "takes the long way through Python")
+    for owner in (_module_lock, threading.Semaphore, threading.BoundedSemaphore):
+        _give_back(patcher, owner, "release")
     _members(patcher, threading.Event, EVENT, "takes the long way through Python")
     patcher.member(threading._DummyThread, "__init__", dummy_init, "stays in memory for ever")  # type: ignore[attr-defined]
     why = "is the same for all tasklets of a thread"
@@ -334,6 +338,19 @@ def patch(patcher: Patcher) -> None:
 def _call_handlers_in_tasklets(patcher: Patcher, module: Any) -> None:
     why = "calls synchronous handlers of frameworks in a few OS threads"
     patcher.member(module.EventLoop, "callers_in_tasklets", HANDLERS, why)
+
+
+def _give_back(patcher: Patcher, owner: Any, name: str) -> None:
+    """Fact: these take a lock to give something back. Danger: what is thrown at a tasklet that waits there
+    leaves it taken for ever; if that is a module's lock, nobody can import the module any more. Decision: it
+    is raised at the next wait. Guarded by tests/patches/test_locks.py."""
+    method = getattr(owner, name)
+
+    @wraps(method)
+    def given_back(*args: Any, **kwargs: Any) -> Any:
+        return uninterrupted(partial(method, **kwargs), *args)
+
+    patcher.member(owner, name, given_back, "may be interrupted in the middle")
 
 
 _futures_lock: Any = None
@@ -377,3 +394,4 @@ def patch_queue(patcher: Patcher) -> None:
 
     _in_place(patcher, _queue.SimpleQueue, SIMPLE_QUEUE, "stops the thread")
     _members(patcher, queue.Queue, QUEUE, "takes the long way through Python")
+    _give_back(patcher, queue.Queue, "task_done")

@@ -74,3 +74,52 @@ def test_request_that_waits_for_a_lock_knows_who_held_it(make):
     """,
         make,
     )
+
+
+@pytest.mark.parametrize(
+    ("make", "inner", "give", "is_given"),
+    [
+        ("held(_get_module_lock('module'))", "lock", "release", "thing.count == 0"),
+        ("held(threading.Semaphore())", "_cond", "release", "thing.acquire(False)"),
+        ("held(threading.BoundedSemaphore())", "_cond", "release", "thing.acquire(False)"),
+        ("filled(queue.Queue())", "mutex", "task_done", "thing.unfinished_tasks == 0"),
+    ],
+)
+def test_killed_holder_gives_back_what_needs_a_lock_to_be_given_back(make, inner, give, is_given):
+    """A module above all: nobody could import it any more."""
+    check(
+        """
+    import queue, sys, syncless, threading
+    from importlib._bootstrap import _get_module_lock
+    make, inner, give, is_given = sys.argv[1:]
+
+    def held(thing):
+        thing.acquire()
+        return thing
+
+    def filled(thing):
+        thing.put(1)
+        return thing
+
+    def hold():
+        global thing
+        thing = eval(make)
+        ready.set()
+        syncless.sleep(0.001)
+        getattr(thing, give)()
+
+    ready = syncless.Event()
+    holder = syncless.spawn(hold)
+    ready.wait()
+    with getattr(thing, inner):
+        while "waiting for lock" not in str(holder):
+            syncless.sleep(0.001)
+        holder.kill(block=False)
+        syncless.sleep(0)
+    assert holder.join(timeout=60) and eval(is_given)
+    """,
+        make,
+        inner,
+        give,
+        is_given,
+    )
