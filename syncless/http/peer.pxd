@@ -47,6 +47,7 @@ cdef class Peer:
     cdef void begin(self, const Incoming* incoming) noexcept
     cdef int end(self) except -1
     cdef bint is_gone(self) noexcept
+    cdef bint is_read(self) noexcept
     cdef bint has_left(self) noexcept
     cdef bint may_have_left(self) noexcept
     cdef int watch_end(self) except -1

@@ -125,6 +125,11 @@ cdef class Peer:
         """Whether nothing more can be sent."""
         return self.stream == NULL or self.stream.gone
 
+    cdef bint is_read(self) noexcept:
+        """Whether a tasklet of the listener's thread waits for bytes of an HTTP/1.1 client."""
+        return self.stream != NULL and self.stream.fd >= 0 and someone_waits(
+            &self.listener.loop.fds.entries[self.stream.fd].readers)
+
     cdef bint has_left(self) noexcept:
         """Whether the client has closed the connection, or at least its sending half."""
         return self.is_gone() or has_hung_up(self.stream.fd)
@@ -501,8 +506,9 @@ cdef class Body:
         return got
 
     cdef bint drainable(self, Py_ssize_t most) noexcept:
-        """Whether the rest of the body may be short enough to be read away."""
-        return not self.broken and not self.expects_continue and self.framing.left <= most
+        """Whether the rest of the body may be short enough to be read away, and no other tasklet reads it."""
+        return not self.broken and not self.expects_continue and self.framing.left <= most and (
+            self.source is None or not self.source.is_read())
 
     cdef bint drain(self, Py_ssize_t most) except -1:
         """Reads the rest of the body away. False if it has more than `most` bytes."""

@@ -377,3 +377,29 @@ def test_reading_in_another_tasklet(start):
     syncless.sleep(0.005)
     client.send(data[-2:])
     assert client.response()[2] == b"abc"
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 5", "Transfer-Encoding: chunked"])
+def test_a_request_that_ends_while_another_tasklet_reads_its_body_closes_its_connection(start, framing):
+    """That tasklet meets its end. The server cannot read the rest away beside it."""
+    told = []
+
+    def read(body):
+        try:
+            told.append(body.read())
+        except ClientGone as error:
+            told.append(error)
+
+    def app(environ, start_response):
+        syncless.spawn(read, environ["wsgi.input"])
+        syncless.sleep(0)
+        start_response("200 OK", [])
+        return [b"done"]
+
+    client = start.client(start(app))
+    client.send(f"POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n".encode())
+    status, fields, body = client.response()
+    assert (status, fields["connection"], body) == (200, "close", b"done")
+    assert eventually(lambda: told) and isinstance(told[0], ClientGone)
+    client.sock.shutdown(1)
+    assert client.at_end()
