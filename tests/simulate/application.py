@@ -17,6 +17,9 @@ import threading
 import time
 from urllib.parse import parse_qsl
 
+import syncless
+from syncless.wsgi import while_client_stays
+
 LETTERS = {
     name: name[0].encode()
     for name in (
@@ -39,6 +42,10 @@ IN_THREADS = {
     "imports",
 }
 """Views that an application of ASGI calls by asyncio.to_thread()."""
+
+STAYS = 1000.0
+LATE = 2.5
+"""Seconds after which nobody waits for the body of a request that has ended."""
 
 MODULE = """
 import logging
@@ -134,6 +141,33 @@ class Application:
 
     def do_unread(self, size, count, environ, fields):
         return [b"u" * size]
+
+    def do_reader(self, size, count, environ, fields):
+        """The body is read by another tasklet, which meets the end of the request."""
+        view = syncless.current()
+
+        def read():
+            self.running += 1
+            try:
+                environ["wsgi.input"].read()
+            except (OSError, RuntimeError):
+                pass
+            finally:
+                self.running -= 1
+            if ended and time.monotonic() - ended[0] > LATE:
+                self.wrong.append("who reads the body of a request that has ended is not told")
+
+        ended = []
+        view.add_done_callback(lambda view: ended.append(time.monotonic()))
+        syncless.spawn(read)
+        time.sleep(size % 3 / 1000)
+        return [b"r" * min(size, 1000)]
+
+    def do_stays(self, size, count, environ, fields):
+        """It waits for as long as its client does."""
+        with while_client_stays():
+            time.sleep(STAYS)
+        return [b"s" * size]
 
     def do_raise(self, size, count, environ, fields):
         raise LookupError("wanted")
@@ -285,6 +319,10 @@ class Application:
                 body, more = body + message.get("body", b""), message.get("more_body", False)
             await send(start)
             await send({"type": "http.response.body", "body": body})
+            return
+        if view == "stays":
+            while (await receive())["type"] != "http.disconnect":
+                pass
             return
         if view in IN_THREADS:
             body = b"".join(await asyncio.to_thread(getattr(self, "do_" + view), size, count, {}, []))

@@ -3,14 +3,22 @@
 Takes: a World (episode.py), which connects them. Gives: Wrong, if they do not get what they should.
 """
 
+import itertools
 import random
 import struct
+from socket import SHUT_WR
 
+from h2.events import DataReceived, ResponseReceived
+from h2.settings import SettingCodes
+
+import syncless
 from tests.http2_client import Client
 from tests.simulate.application import IN_THREADS, LETTERS, SIZES, expected
 
 SOON = 2.0
 """Virtual seconds until an answer is there; of those that the world has let pass itself nothing counts."""
+ROOMY = 1 << 22
+"""Bytes of a window: more than all responses of a connection."""
 ASGI_VIEWS = [*IN_THREADS, "list", "parts", "fields", "sleep"]
 HANDSHAKE = (
     b"Host: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -29,9 +37,11 @@ class Good:
         self.world, self.chance = world, chance
 
     def run(self):
-        kind = self.chance.choice([http1, http1, http2, http2, *([] if self.world.calm else [websocket])])
+        kind = self.chance.choice(
+            [http1, http1, http2, http2, *([] if self.world.calm else [websocket, tunnels])]
+        )
         try:
-            with self.world.connect("good", "h2" if kind is http2 else "http/1.1") as sock:
+            with self.world.connect("good", "h2" if kind in (http2, tunnels) else "http/1.1") as sock:
                 kind(self, sock)
         except (OSError, EOFError, AssertionError) as error:
             if self.world.scarce and not isinstance(error, TimeoutError):
@@ -60,6 +70,20 @@ class Good:
         body = bytes(self.chance.choice(b"xyz\n") for _ in range(100)) * (self.chance.choice(SIZES) // 100)
         return f"{prefix}/{self.chance.choice(['echo', 'lines'])}?is={number}", str(number), body
 
+    def send(self, sock, data, ends):
+        """In pieces, between which it pauses. When it was over, or the error that ended it."""
+        places = sorted(self.chance.randrange(len(data)) for _ in range(self.chance.choice([0, 0, 1, 3])))
+        try:
+            for begin, end in itertools.pairwise([0, *places, len(data)]):
+                sock.sendall(data[begin:end])
+                if end < len(data):
+                    self.pause()
+            if ends:
+                sock.shutdown(SHUT_WR)
+        except OSError as error:
+            return error
+        return self.world.clock()
+
     def check(self, path, began, status, found, body, number, wanted):
         world = self.world
         if (status, found, body) != (200, number, wanted):
@@ -72,10 +96,12 @@ class Good:
 
 
 def http1(good, sock):
-    """Requests one after another, or several at once, in pieces."""
+    """Requests one after another, or several at once, in pieces. It reads while it sends: what it sends may be
+    answered before it has been sent."""
     chance = good.chance
     file = sock.makefile("rb")
-    for _ in range(chance.randrange(1, 5)):
+    times = chance.randrange(1, 5)
+    for left in reversed(range(times)):
         asked, data = [], b""
         for _ in range(chance.choice([1, 1, 1, 3])):
             if chance.random() < 0.3:
@@ -85,14 +111,14 @@ def http1(good, sock):
                 path, number, body = good.wanted()
                 data += f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode()
             asked.append((path, number, body))
-        at = chance.randrange(len(data)) if chance.random() < 0.3 else 0
-        for part in data[:at], data[at:]:
-            sock.sendall(part)
-            if at:
-                good.pause()
-        began = good.world.clock()
+        ends = left == 0 and good.world.half_closes and chance.random() < 0.3
+        sender = syncless.spawn(good.send, sock, data, ends)
         for path, number, body in asked:
-            good.check(path, began, *response(file), number, body)
+            found = response(file)
+            sent = sender.result(20)
+            if isinstance(sent, OSError):
+                raise sent
+            good.check(path, sent, *found, number, body)
         good.pause()
 
 
@@ -137,13 +163,22 @@ def http2(good, sock):
     """Several streams at a time."""
     chance = good.chance
     client = Client.over(sock)
+    if chance.random() < 0.3:  # one that says nothing while it reads
+        client.opens_windows = False
+        client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: ROOMY})
+        client.h2.increment_flow_control_window(ROOMY)
+        client.flush()
+        client.get("/list?size=0")  # the server knows it now
     for _ in range(chance.randrange(1, 4)):
         asked = []
         for _ in range(chance.randrange(1, 5)):
             if chance.random() < 0.25:
                 path, number, body = good.upload()
                 stream = client.ask(path, "POST", ends=False)
-                client.upload(stream, body)
+                at = chance.choice([0, len(body), len(body) // 2])
+                client.upload(stream, body[:at], ends=False)
+                good.pause()
+                client.upload(stream, body[at:])
             else:
                 path, number, body = good.wanted()
                 stream = client.ask(path)
@@ -152,6 +187,51 @@ def http2(good, sock):
             status, fields, found = client.answer(stream)
             good.check(path, began, status, fields.get("x-is"), found, number, body)
         good.pause()
+
+
+def tunnels(good, sock):
+    """A WebSocket over HTTP/2, beside requests."""
+    chance, world = good.chance, good.world
+    client = Client.over(sock)
+    prefix, _ = chance.choice(world.places)
+    path, began = f"{prefix}/ws", world.clock()
+    fields = ((":protocol", "websocket"), ("sec-websocket-version", "13"))
+    stream = client.ask(path, "CONNECT", *fields, ends=False)
+    status = dict(client.wait_for(ResponseReceived, stream).headers)[":status"]
+    good.check(path, began, int(status), "-", b"", "-", b"")
+    file = StreamFile(client, stream)
+    for _ in range(chance.randrange(5)):
+        said = b"m" * chance.choice([0, 1, 125, 126, 3000, 70000])
+        began = world.clock()
+        client.upload(stream, message(chance.choice([1, 2]), said), ends=False)
+        if chance.random() < 0.3:
+            other, number, body = good.wanted()
+            status, fields, found = client.get(other)
+            good.check(other, began, status, fields.get("x-is"), found, number, body)
+        good.check(path, began, 200, "-", heard(file), "-", said)
+        good.pause()
+    client.upload(stream, message(8, b"\x03\xe8"), ends=False)
+    good.check(path, began, 200, "-", heard(file), "-", b"\x03\xe8")
+
+
+class StreamFile:
+    """What comes on a stream of HTTP/2, as a file."""
+
+    def __init__(self, client, stream):
+        self.client, self.stream = client, stream
+        self.bytes, self.seen = b"", 0
+
+    def read(self, size):
+        while len(self.bytes) < size:
+            while self.seen < len(self.client.events):
+                event = self.client.events[self.seen]
+                self.seen += 1
+                if isinstance(event, DataReceived) and event.stream_id == self.stream:
+                    self.bytes += event.data
+            if len(self.bytes) < size and not self.client.read():
+                raise EOFError("the connection ended in a message")
+        found, self.bytes = self.bytes[:size], self.bytes[size:]
+        return found
 
 
 def websocket(good, sock):

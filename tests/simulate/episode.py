@@ -71,6 +71,8 @@ class World:
         """Members of crowds."""
         self.scarce = False
         """Whether descriptors are: then the server closes connections of good clients, too."""
+        self.half_closes = False
+        """Whether a client that says no more has its answers all the same."""
         self.tls = None
         """A Certificate, if the server speaks TLS."""
 
@@ -169,13 +171,15 @@ class Episode:
         world.places = [("", views("asgi" if kind == "asgi" else "wsgi"))]
         if kind == "mounted":
             world.places.append(("/asgi", views("asgi")))
+        on_hangup = chance.choice(["continue", "stop", "stop-all"])
+        world.half_closes = kind == "wsgi" and on_hangup == "continue" and not world.tls
         return Server(
             served,
             bind=f"{'https://' if world.tls else ''}unix:@server-{world.name}",
             http2="cleartext",
             certfile=world.tls and world.tls.server,
             error_log=log.stream,
-            on_hangup=chance.choice(["continue", "stop", "stop-all"]),
+            on_hangup=on_hangup,
             streams=chance.choice([100, 100, 5]),
             **LIMITS,
         )

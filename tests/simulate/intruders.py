@@ -34,10 +34,19 @@ VIEWS = [
         "badhead",
         "echo",
         "unread",
+        "reader",
+        "stays",
     ),
 ]
-WITH_BODIES = {"echo", "lines", "unread"}
+WITH_BODIES = {"echo", "lines", "unread", "reader"}
 SETTINGS = [(6, 1), (6, 300), (6, 100000), (4, 0), (4, 1), (4, 1 << 20), (1, 0), (5, 16384), (3, 1)]
+ODD = [
+    *(message(1, b"hello"), message(2, b"x" * 40000), message(1, b"a", fin=False), message(0, b"b")),
+    *(message(9, b"ping"), message(1, b"\xff"), message(3), message(8, b"\x03\xe8"), b"\x81\x02hi"),
+    b"\x81\xff" + b"\x7f" * 8,
+]
+"""Frames of WebSockets."""
+ENDING = ["list", "parts", "sleep", "lock", "condition", "thread"]
 IDLE = 100.0
 """Virtual seconds after which each limit of a connection is over."""
 
@@ -45,12 +54,14 @@ IDLE = 100.0
 class Intruder:
     def __init__(self, world, chance):
         self.world, self.chance = world, chance
+        self.waits = False
+        """Whether it has asked for something that lasts for as long as it stays."""
 
     def run(self):
         chance = self.chance
-        kind = chance.choice([http2, http2, http1, http1, websocket, noise])
+        kind = chance.choice([http2, http2, http1, http1, websocket, resets, tunnels, noise])
         try:
-            protocol = chance.choice(["h2" if kind is http2 else "http/1.1", None])
+            protocol = chance.choice(["h2" if kind in (http2, resets, tunnels) else "http/1.1", None])
             with self.world.connect("bad", protocol) as sock:
                 sock.settimeout(chance.choice([0.001, 0.05, 5]))
                 kind(self, sock)
@@ -64,6 +75,7 @@ class Intruder:
     def path(self, kinds=VIEWS):
         chance = self.chance
         view, (prefix, _) = chance.choice(kinds), chance.choice(self.world.places)
+        self.waits |= view == "stays"
         return view, f"{prefix}/{view}/victim?size={chance.choice(SIZES)}&count=3".encode()
 
     def read(self, sock):
@@ -77,7 +89,7 @@ class Intruder:
             sock.shutdown(1)
             self.pause()
         elif how == "stays":
-            seconds = chance.choice([0.1, IDLE])
+            seconds = chance.choice([0.1, 0.1 if self.waits else IDLE])
             self.world.sleep(seconds)
             if seconds == IDLE:
                 is_closed(sock)
@@ -101,8 +113,8 @@ def frame(kind, flags, stream, payload=b""):
     return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
-def head(path, method):
-    fields = [(b":method", method), (b":scheme", b"http"), (b":path", path), (b":authority", b"a")]
+def head(path, method, *more):
+    fields = [(b":method", method), (b":scheme", b"http"), (b":path", path), (b":authority", b"a"), *more]
     return b"".join(b"\0%c%s%c%s" % (len(name), name, len(value), value) for name, value in fields)
 
 
@@ -146,6 +158,46 @@ def http2(intruder, sock):
     sock.sendall(data)
 
 
+def resets(intruder, sock):
+    """It resets all that it has asked for, sometimes while that runs, and stays."""
+    chance = intruder.chance
+    data, streams = PREFACE + frame(4, 0, 0), range(1, 2 * chance.randrange(2, 5), 2)
+    for stream in streams:
+        _, path = intruder.path(ENDING)
+        data += frame(1, 5, stream, head(path, b"GET"))
+    sock.sendall(data)
+    for _ in range(chance.randrange(3)):
+        intruder.pause()
+    for stream in streams:
+        sock.sendall(frame(3, 0, stream, b"\0\0\0\x08"))
+    if chance.random() < 0.5:
+        sock.settimeout(5)
+        sock.sendall(frame(6, 0, 0, b"a ping  "))
+        intruder.read(sock)
+
+
+def tunnels(intruder, sock):
+    """WebSockets over HTTP/2, that say odd things."""
+    chance = intruder.chance
+    prefix, _ = chance.choice(intruder.world.places)
+    data = PREFACE + frame(4, 0, 0)
+    for stream in range(1, 2 * chance.randrange(2, 4), 2):
+        fields = head(f"{prefix}/ws/victim".encode(), b"CONNECT", (b":protocol", b"websocket"))
+        fields += b"\0\x15sec-websocket-version\x0213"
+        data += frame(1, 4, stream, fields)
+        for _ in range(chance.randrange(4)):
+            said = chance.choice(ODD)[:16000]
+            data += frame(0, chance.choice([0, 0, 0, 1]), stream, said)
+            if chance.random() < 0.5:
+                sock.sendall(data)
+                data = b""
+                intruder.pause()
+        if chance.random() < 0.4:
+            data += frame(3, 0, stream, b"\0\0\0\x08")
+    sock.sendall(data)
+    intruder.read(sock)
+
+
 def http1(intruder, sock):
     chance = intruder.chance
     for _ in range(chance.randrange(1, 5)):
@@ -171,13 +223,8 @@ def websocket(intruder, sock):
     sock.sendall(f"GET {prefix}/ws/victim HTTP/1.1\r\n".encode() + HANDSHAKE)
     if chance.random() < 0.7:
         intruder.read(sock)
-    odd = [
-        *(message(1, b"hello"), message(2, b"x" * 40000), message(1, b"a", fin=False), message(0, b"b")),
-        *(message(9, b"ping"), message(1, b"\xff"), message(3), message(8, b"\x03\xe8"), b"\x81\x02hi"),
-        b"\x81\xff" + b"\x7f" * 8,
-    ]
     for _ in range(chance.randrange(6)):
-        data = chance.choice(odd)
+        data = chance.choice(ODD)
         sock.sendall(data[: chance.randrange(1, len(data))] if chance.random() < 0.1 else data)
         if chance.random() < 0.3:
             intruder.read(sock)
