@@ -150,7 +150,7 @@ class Application:
             self.running += 1
             try:
                 environ["wsgi.input"].read()
-            except (OSError, RuntimeError):
+            except Exception:
                 pass
             finally:
                 self.running -= 1

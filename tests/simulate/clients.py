@@ -37,9 +37,10 @@ class Good:
         self.world, self.chance = world, chance
 
     def run(self):
-        kind = self.chance.choice(
-            [http1, http1, http2, http2, *([] if self.world.calm else [websocket, tunnels])]
-        )
+        kinds = [http1, http1, *([] if self.world.calm else [websocket])]
+        if not self.world.native:
+            kinds += [http2, http2, *([] if self.world.calm else [tunnels])]
+        kind = self.chance.choice(kinds)
         try:
             with self.world.connect("good", "h2" if kind in (http2, tunnels) else "http/1.1") as sock:
                 kind(self, sock)
@@ -63,12 +64,14 @@ class Good:
             expected(view, size, count),
         )
 
-    def upload(self):
+    def upload(self, native=()):
         """The same of a request with a body."""
         prefix, _ = self.chance.choice(self.world.places)
-        number = self.world.number()
+        view, number = self.chance.choice(["echo", "lines"]), str(self.world.number())
         body = bytes(self.chance.choice(b"xyz\n") for _ in range(100)) * (self.chance.choice(SIZES) // 100)
-        return f"{prefix}/{self.chance.choice(['echo', 'lines'])}?is={number}", str(number), body
+        if native and body and self.world.native and self.chance.random() < 0.7:
+            prefix, view = "", self.chance.choice(native)
+        return f"{prefix}/{view}?is={number}", None if view.startswith("native") else number, body
 
     def send(self, sock, data, ends):
         """In pieces, between which it pauses. When it was over, or the error that ended it."""
@@ -105,7 +108,7 @@ def http1(good, sock):
         asked, data = [], b""
         for _ in range(chance.choice([1, 1, 1, 3])):
             if chance.random() < 0.3:
-                path, number, body = good.upload()
+                path, number, body = good.upload(["native/echo", "native/mirror", "echo/pass"])
                 data += f"POST {path} HTTP/1.1\r\nHost: a\r\n".encode() + framed(body, chance)
             else:
                 path, number, body = good.wanted()
@@ -229,7 +232,7 @@ class StreamFile:
                 if isinstance(event, DataReceived) and event.stream_id == self.stream:
                     self.bytes += event.data
             if len(self.bytes) < size and not self.client.read():
-                raise EOFError("the connection ended in a message")
+                break
         found, self.bytes = self.bytes[:size], self.bytes[size:]
         return found
 
@@ -242,9 +245,7 @@ def websocket(good, sock):
     sock.sendall(f"GET {path} HTTP/1.1\r\n".encode() + HANDSHAKE)
     file = sock.makefile("rb")
     began = world.clock()
-    status = int((file.readline() or b"- 0").split()[1])
-    while file.readline() not in (b"\r\n", b""):
-        pass
+    status, _, _ = response(file)
     good.check(path, began, {101: 200}.get(status, status), "-", b"", "-", b"")
     for _ in range(chance.randrange(5)):
         said = b"m" * chance.choice([0, 1, 125, 126, 3000, 70000])
@@ -260,15 +261,24 @@ def heard(file):
     """The next message of the server's: it may come in several frames, with pings between them."""
     said = b""
     while True:
-        first, size = struct.unpack("!BB", file.read(2))
-        if size > 125:
-            (size,) = struct.unpack(*("!H", file.read(2)) if size == 126 else ("!Q", file.read(8)))
-        part = file.read(size)
+        first, size = exactly(file, 2)
+        if size == 126:
+            (size,) = struct.unpack("!H", exactly(file, 2))
+        elif size == 127:
+            (size,) = struct.unpack("!Q", exactly(file, 8))
+        part = exactly(file, size)
         if first & 15 in (9, 10):
             continue
         said += part
         if first & 0x80:
             return said
+
+
+def exactly(file, size):
+    data = file.read(size)
+    if len(data) < size:
+        raise EOFError("the connection ended in a message")
+    return data
 
 
 def message(opcode, payload=b"", fin=True):

@@ -73,6 +73,8 @@ class World:
         """Whether descriptors are: then the server closes connections of good clients, too."""
         self.half_closes = False
         """Whether a client that says no more has its answers all the same."""
+        self.native = None
+        """The native handlers, if there are some."""
         self.tls = None
         """A Certificate, if the server speaks TLS."""
 
@@ -116,7 +118,7 @@ class World:
 
 
 class Episode:
-    def __init__(self, seed, faults, certificate, *, explores, calm=False):
+    def __init__(self, seed, faults, certificate, handlers, *, explores, calm=False):
         """calm: good clients only, and what must stay cold for later episodes is not used."""
         self.seed, self.faults, self.explores, self.calm = seed, faults, explores, calm
         self.chance = random.Random(seed)
@@ -124,6 +126,8 @@ class Episode:
         self.reports = []
         if certificate and self.chance.random() < 0.25:
             self.world.tls = certificate
+        elif handlers and self.chance.random() < 0.3:
+            self.world.native = handlers
 
     def run(self):
         chance, world = self.chance, self.world
@@ -176,11 +180,13 @@ class Episode:
         return Server(
             served,
             bind=f"{'https://' if world.tls else ''}unix:@server-{world.name}",
-            http2="cleartext",
+            http2="tls" if world.native else "cleartext",  # of which native handlers know nothing
             certfile=world.tls and world.tls.server,
             error_log=log.stream,
             on_hangup=on_hangup,
             streams=chance.choice([100, 100, 5]),
+            native=world.native,
+            native_threads=1,
             **LIMITS,
         )
 

@@ -22,6 +22,18 @@ from tests import virtualtime
 
 WARMING = 12
 """Episodes before the first fork, so that what is imported or cached once is so."""
+MOST_PAUSE = 0.05
+"""Virtual seconds between two turns of the native handlers' thread, at most."""
+NATIVE = {
+    "/native/hello": "hello",
+    "/native/echo": "echo",
+    "/native/mirror": "mirror",
+    "/native/steps": "steps",
+    "/native/forever": "forever",
+    "/native/fails": "fails",
+    "/echo/pass": "pass",
+}
+"""The native handlers of tests/native/handlers.c, by their routes."""
 BEGIN = 10_000_000.0
 """Seconds of the monotonic clock: episodes begin at the next multiple of it."""
 BEGIN_REAL = 1_800_000_000.0
@@ -54,6 +66,46 @@ def without_threads():
     nonblockingtext._start_new_thread = lambda function, arguments: syncless.spawn(function, *arguments)
 
 
+def with_stepped_handlers():
+    """Threads of native handlers take their turns in a tasklet, and Python accepts their connections."""
+    import syncless
+    from syncless.native import handlerthreads
+    from syncless.native.threads import Threads
+
+    class Stepped(Threads):
+        def start(self):
+            self.driver = syncless.spawn(self.drive)
+
+        def drive(self):
+            pause, seen = 0, None
+            while True:
+                self.turn()
+                now = (self.requests, self.connections, self.handed_over, *self.figures().values())
+                pause = 0 if now != seen else min(2 * pause + 0.0002, MOST_PAUSE)
+                seen = now
+                syncless.sleep(pause)
+
+        def end(self):
+            super().end()
+            self.driver.kill()
+
+    handlerthreads.Threads = Stepped
+    handlerthreads.NativeHandlers.all_busy = lambda handlers: True
+
+
+def made_handlers(folder):
+    """Native handlers by their routes; None without a C compiler."""
+    from syncless import native
+    from tests.native import conftest
+
+    library = os.path.join(folder, "handlers.so")
+    try:
+        conftest.compiled(conftest.HERE / "handlers.c", library)
+    except OSError:
+        return None
+    return {path: native.load(library, name, pieces=name == "mirror") for path, name in NATIVE.items()}
+
+
 def made_certificate(folder):
     """None without the library trustme. RSA: signatures of other keys differ in length."""
     try:
@@ -74,19 +126,21 @@ def made_certificate(folder):
 def warm(folder, explores):
     from syncless import patches
 
+    handlers = made_handlers(folder)
     patches.patch_all()
     without_threads()
+    with_stepped_handlers()
     from tests.simulate.episode import Episode
     from tests.simulate.faults import Faults
 
-    faults, certificate = Faults(), made_certificate(folder)
+    given = Faults(), made_certificate(folder), handlers
     with virtualtime.virtual_time():
         for seed in range(WARMING):
-            Episode(seed, faults, certificate, explores=False, calm=True).run()
+            Episode(seed, *given, explores=False, calm=True).run()
     gc.collect()
     gc.freeze()
     gc.disable()
-    return lambda seed: Episode(seed, faults, certificate, explores=explores).run()._asdict()
+    return lambda seed: Episode(seed, *given, explores=explores).run()._asdict()
 
 
 def episode(run, seed, errors):

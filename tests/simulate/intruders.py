@@ -46,6 +46,10 @@ ODD = [
     b"\x81\xff" + b"\x7f" * 8,
 ]
 """Frames of WebSockets."""
+NATIVE = [
+    *(b"/native/hello", b"/native/echo", b"/native/mirror", b"/native/forever", b"/native/fails"),
+    *(b"/native/steps?12&size=5000", b"/native/steps?3&size=1&wait=300", b"/echo/pass", b"/echo/pass"),
+]
 ENDING = ["list", "parts", "sleep", "lock", "condition", "thread"]
 IDLE = 100.0
 """Virtual seconds after which each limit of a connection is over."""
@@ -202,6 +206,8 @@ def http1(intruder, sock):
     chance = intruder.chance
     for _ in range(chance.randrange(1, 5)):
         view, path = intruder.path()
+        if intruder.world.native and chance.random() < 0.4:
+            path = chance.choice(NATIVE)
         if view in WITH_BODIES:
             body = chance.choice(
                 [b"Content-Length: %d" % chance.choice(SIZES), b"Transfer-Encoding: chunked"]
