@@ -33,14 +33,14 @@ class Mutation(NamedTuple):
 H2 = "syncless/http2/"
 LIBRARY = (
     H2 + "stream.pyx",
-    "        if self.open and self.session.library != NULL:\n            nghttp2_submit_response(self.session",
-    "        if True:\n            nghttp2_submit_response(self.session",
+    "        if self.open and self.session.library != NULL:\n            nghttp2_submit_response(self.s",
+    "        if True:\n            nghttp2_submit_response(self.s",
 )
 HANDSHAKE = (
     "syncless/asgi/exchange.pyx",
     "        self.websocket = WebSocket(self.handler, ScopeRequest(self.scope), limits, False)\n",
     "        self.websocket = WebSocket(self.handler, ScopeRequest(self.scope), limits, False)\n"
-    "        from syncless.http.errors import ClientError\n"
+    + "        from syncless.http.errors import ClientError\n"
     "        try:\n            self.websocket.check()\n        except ClientError:\n            pass\n",
 )
 MUTATIONS = [
