@@ -99,8 +99,8 @@ class Good:
 
 
 def http1(good, sock):
-    """Requests one after another, or several at once, in pieces. It reads while it sends: a response may begin
-    before its request has ended."""
+    """Requests one after another, or several at once, in pieces. It reads while it sends, because a response
+    may begin before its request has ended."""
     chance = good.chance
     file = sock.makefile("rb")
     times = chance.randrange(1, 5)

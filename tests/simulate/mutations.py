@@ -36,13 +36,15 @@ LIBRARY = (
     "        if self.open and self.session.library != NULL:\n            nghttp2_submit_response(self.s",
     "        if True:\n            nghttp2_submit_response(self.s",
 )
-HANDSHAKE = (
-    "syncless/asgi/exchange.pyx",
-    "        self.websocket = WebSocket(self.handler, ScopeRequest(self.scope), limits, False)\n",
-    "        self.websocket = WebSocket(self.handler, ScopeRequest(self.scope), limits, False)\n"
-    + "        from syncless.http.errors import ClientError\n"
-    "        try:\n            self.websocket.check()\n        except ClientError:\n            pass\n",
-)
+OFFER = "        self.websocket = WebSocket(self.handler, ScopeRequest(self.scope), limits, False)\n"
+CHECK = """\
+        from syncless.http.errors import ClientError
+        try:
+            self.websocket.check()
+        except ClientError:
+            pass
+"""
+HANDSHAKE = ("syncless/asgi/exchange.pyx", OFFER, OFFER + CHECK)
 MUTATIONS = [
     Mutation("a response that is replaced goes to a library that has been freed", *LIBRARY),
     Mutation(
