@@ -9,6 +9,7 @@ import struct
 from socket import SHUT_WR
 
 from h2.events import DataReceived, ResponseReceived
+from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
 import syncless
@@ -26,6 +27,14 @@ HANDSHAKE = (
 )
 
 
+class Refused(Exception):
+    """The server says that it is busy, and is allowed to."""
+
+
+class Ended(EOFError):
+    """The connection has ended before an answer."""
+
+
 class Wrong(Exception):
     """Something is not as it must be: a finding."""
 
@@ -37,17 +46,24 @@ class Good:
         self.world, self.chance = world, chance
 
     def run(self):
-        kinds = [http1, http1, *([] if self.world.calm else [websocket])]
-        if not self.world.native:
-            kinds += [http2, http2, *([] if self.world.calm else [tunnels])]
-        kind = self.chance.choice(kinds)
+        kind = self.chance.choice(self.kinds())
         try:
             with self.world.connect("good", "h2" if kind in (http2, tunnels) else "http/1.1") as sock:
                 kind(self, sock)
-        except (OSError, EOFError, AssertionError) as error:
+        except Refused:
+            pass
+        except (OSError, EOFError, AssertionError, ProtocolError) as error:
             if self.world.scarce and not isinstance(error, TimeoutError):
                 return
+            if self.world.stops and type(error) is not EOFError:
+                return
             raise Wrong(f"a good client of {kind.__name__}: {type(error).__name__}: {error}") from error
+
+    def kinds(self):
+        found = [http1, http1] if self.world.native else [http1, http1, http2, http2]
+        if self.world.calm or self.world.stops:  # a stop ends WebSockets
+            return found
+        return [*found, websocket, *([] if self.world.native else [tunnels])]
 
     def pause(self):
         self.world.pause(self.chance)
@@ -89,11 +105,13 @@ class Good:
 
     def check(self, path, began, status, found, body, number, wanted):
         world = self.world
+        if status == 503 and (world.limited or world.stops):
+            raise Refused
         if (status, found, body) != (200, number, wanted):
             size = None if body is None else len(body)
             raise Wrong(f"{path}: status {status}, X-Is {found}, {size} bytes for {len(wanted)}")
         took = world.clock() - began
-        if took > SOON + world.skipped:
+        if took > SOON + world.skipped and not world.limited:
             raise Wrong(f"{path}: the answer took {took:.3f} s")
         world.answers += 1
 
@@ -139,6 +157,8 @@ def framed(body, chance):
 def response(file):
     """(status, X-Is, body)."""
     line = file.readline()
+    if not line:
+        raise Ended("the connection ended before a response")
     if not line.endswith(b"\r\n"):
         raise EOFError(f"the connection ended after {line!r} of a response")
     fields = {}
@@ -207,7 +227,7 @@ def tunnels(good, sock):
         said = b"m" * chance.choice([0, 1, 125, 126, 3000, 70000])
         began = world.clock()
         client.upload(stream, message(chance.choice([1, 2]), said), ends=False)
-        if chance.random() < 0.3:
+        if chance.random() < 0.3 and not world.limited:  # it answers no pings meanwhile
             other, number, body = good.wanted()
             status, fields, found = client.get(other)
             good.check(other, began, status, fields.get("x-is"), found, number, body)

@@ -24,6 +24,7 @@ import time
 import syncless
 from syncless._core import explore
 from syncless._core.calls.filesystems import set_mode
+from syncless.http.acceptor import Acceptor, join, take
 from syncless.io import socket
 from syncless.wsgi import Server
 from tests import virtualtime
@@ -33,6 +34,8 @@ from tests.simulate.crowds import Crowd
 from tests.simulate.intruders import Intruder
 from tests.slowlog import SlowLog
 
+LONGEST = 20.0
+"""Virtual seconds after which no connection that has moved is left: longer than each of the limits below."""
 QUIET = 30.0
 """Virtual seconds after the last client after which nothing may be left."""
 MOST_SKIPPED = 1.0
@@ -40,6 +43,7 @@ MOST_SKIPPED = 1.0
 LIMITS = {
     **{f"{name}_seconds": 3 for name in ("head", "body", "write", "linger", "ping")},
     "greeting_seconds": 3,
+    "queue_seconds": 8,
     "idle_seconds": 5,
     "stop_seconds": 5,
     "linger_idle_seconds": 2,
@@ -71,6 +75,12 @@ class World:
         """Members of crowds."""
         self.scarce = False
         """Whether descriptors are: then the server closes connections of good clients, too."""
+        self.limited = False
+        """Whether few requests run at a time: then some are late, or refused."""
+        self.stops = False
+        """Whether the server may stop while clients are there."""
+        self.moves = False
+        """Whether connections move to another listener."""
         self.half_closes = False
         """Whether a client that says no more has its answers all the same."""
         self.native = None
@@ -124,6 +134,7 @@ class Episode:
         self.chance = random.Random(seed)
         self.world = World(f"{os.getppid():07}", self.chance, calm)
         self.reports = []
+        self.home, self.used_up = syncless.Event(), syncless.Event()
         if certificate and self.chance.random() < 0.25:
             self.world.tls = certificate
         elif handlers and self.chance.random() < 0.3:
@@ -149,10 +160,16 @@ class Episode:
                 helpers.append(syncless.spawn(self.watch, random_of(chance)))
             if not self.calm and chance.random() < 0.5:
                 helpers.append(syncless.spawn(self.kill, random_of(chance)))
+            moving = syncless.spawn(self.move, server, random_of(chance))
+            stopper = syncless.spawn(self.stop, server, random_of(chance)) if world.stops else None
             self.clients()
             injected = self.faults.end()
             for each in helpers:
                 each.kill()
+            self.home.set()
+            moving.result()
+            if stopper is not None:
+                stopper.result()
             self.after(server, application, held)
         finally:
             self.faults.end()
@@ -175,7 +192,12 @@ class Episode:
         world.places = [("", views("asgi" if kind == "asgi" else "wsgi"))]
         if kind == "mounted":
             world.places.append(("/asgi", views("asgi")))
+        world.limited = not self.calm and chance.random() < 0.15
+        world.stops = not self.calm and chance.random() < 0.15
         on_hangup = chance.choice(["continue", "stop", "stop-all"])
+        world.moves = (
+            kind == "wsgi" and not (world.tls or world.native or world.stops) and chance.random() < 0.4
+        )
         world.half_closes = kind == "wsgi" and on_hangup == "continue" and not world.tls
         return Server(
             served,
@@ -187,6 +209,7 @@ class Episode:
             streams=chance.choice([100, 100, 5]),
             native=world.native,
             native_threads=1,
+            requests=chance.randrange(1, 5) if world.limited else 0,
             **LIMITS,
         )
 
@@ -200,26 +223,62 @@ class Episode:
         for each in running:
             each.result()
 
+    def stop(self, server, chance):
+        """A worker that is recycled: it ends after so many requests."""
+        server.limit_requests(chance.randrange(1, 12), self.used_up.set)
+        if not self.used_up.wait(chance.choice([0.01, 1])):
+            return
+        server.stop()
+
+    def move(self, server, chance):
+        """Connections that ask for nothing just now move to a second listener and back, as they do between
+        threads that stand by."""
+        if not self.world.moves:
+            return
+        (here,) = server.listeners
+        there = server.listener_for(server.application_at(server.address), False)
+        join(here, there)
+        with socket.socket(socket.AF_UNIX) as sock:
+            acceptor = Acceptor(there, sock.fileno())
+            acceptor.rest()
+            while not self.home.wait(chance.choice([0.0001, 0.001, 0.01])):
+                source, target = (here, there) if chance.random() < 0.5 else (there, here)
+                take(source, target, chance.choice([1, 2, 100]))
+            take(there, here, 100)
+            syncless.sleep(LONGEST)
+            take(there, here, 100)
+            if left := {name: number for name, number in there.census().items() if number}:
+                raise Wrong(f"{LONGEST:.0f} s after the last client a listener beside has {left}")
+            acceptor.close()
+            there.close()
+
     # -- what comes in between -----------------------------------------------------------------------------
 
     def watch(self, chance):
-        """At wake-ups that the seed chooses: the woken is killed before it runs, or time passes."""
+        """At wake-ups that the seed chooses: the woken is killed before it runs, or another one is, or time
+        passes."""
         while True:
             woken = explore.next_woken()
             what = chance.random()
-            if what < 0.5 and is_victim(woken):
+            if what < 0.4 and is_victim(woken):
                 self.world.kill(woken)
+            elif 0.4 < what < 0.7:
+                self.kill_one(chance)
             elif what > 0.8:
                 self.world.skip(chance.choice([0.00005, 0.0005, 0.004, 0.02, 0.3]))
             del woken
 
     def kill(self, chance):
-        """Kills what nobody counts on, where it is just now: requests of bad clients, members of crowds."""
+        """From time to time."""
         while True:
             syncless.sleep(chance.choice([0, 0, 0.0003, 0.001, 0.02, 1]))
-            victims = [each for each in syncless.tasklets() if is_victim(each)]
-            if victims and chance.random() < 0.5:
-                self.world.kill(chance.choice(victims))
+            if chance.random() < 0.5:
+                self.kill_one(chance)
+
+    def kill_one(self, chance):
+        """What nobody counts on, where it is just now: a request of a bad client, a member of a crowd."""
+        if victims := [each for each in syncless.tasklets() if is_victim(each)]:
+            self.world.kill(chance.choice(victims))
 
     # -- what must be so -----------------------------------------------------------------------------------
 
