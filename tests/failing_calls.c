@@ -217,7 +217,8 @@ int epoll_ctl(int epoll, int action, int fd, struct epoll_event *event) {
     /* what is there can always be taken away: that needs no memory */
     if (action != EPOLL_CTL_DEL && fails("epoll_ctl"))
         return -1;
-    if (action == EPOLL_CTL_ADD && small && descriptors[fd].is_bad && happens(harmful_one_in)) {
+    /* what is there already fails with EEXIST, and needs no memory either */
+    if (action == EPOLL_CTL_ADD && small && descriptors[fd].is_bad && descriptors[fd].epoll != epoll && happens(harmful_one_in)) {
         errno = ENOMEM;
         return -1;
     }

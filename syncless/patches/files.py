@@ -121,6 +121,8 @@ def dup2(fd: int, fd2: int, inheritable: bool = True) -> int:
     """os.dup2, cooperative: it closes a file."""
     if type(fd2) is not int or fd == fd2:
         return _dup2(fd, fd2, inheritable)
+    if 0 <= fd2 < 1 << 31:
+        close_under_waiters(fd2)
     return _dup2_to(fd2, fd, inheritable)  # type: ignore[no-any-return]
 
 
@@ -229,7 +231,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 
 _close = ClosingFunction(os.close)
-_dup2_to = ClosingFunction(lambda fd2, fd, inheritable: _dup2(fd, fd2, inheritable))
+_dup2_to = DescriptorFunction(lambda fd2, fd, inheritable: _dup2(fd, fd2, inheritable))
 _sendfile_of = FileFunction(_sendfile or _nothing)
 _splice_of = FileFunction(_splice or _nothing)
 

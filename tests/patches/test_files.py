@@ -463,3 +463,35 @@ def test_descriptor_that_an_opener_gave_is_closed_if_its_tasklet_is_killed():
         threads.ThreadPool._give = give
         assert found and not os.path.exists(f"/proc/self/fd/{found[0]}")
     """)
+
+
+@pytest.mark.parametrize("close", ["file.close()", "os.close(fd)", "mapped.close()"])
+def test_what_is_closed_is_so_although_its_tasklet_is_killed_before_a_thread_has_time(close):
+    check(
+        """
+        import mmap, os, sys
+        import syncless
+        from syncless._core.calls import filesystems, threads
+
+        file, fd = open("/etc/hosts", "rb"), os.open("/etc/hosts", os.O_RDONLY)
+        mapped = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+        before = len(os.listdir("/proc/self/fd"))
+        filesystems.set_mode("pool")
+        give, given = threads.ThreadPool._give, []
+        threads.ThreadPool._give = lambda pool, job: given.append((pool, job))  # no thread has time for it
+
+        victim = syncless.spawn(exec, sys.argv[1], globals())
+        while not given:
+            syncless.sleep(0)
+        victim.kill()
+        threads.ThreadPool._give = give
+        for pool, job in given:
+            give(pool, job)
+        filesystems.set_mode("direct")
+        with syncless.Timeout(60):
+            while len(os.listdir("/proc/self/fd")) >= before:
+                syncless.sleep(0.001)
+        file.close()
+    """,
+        close,
+    )

@@ -44,7 +44,7 @@ IN_THREADS = {
 """Views that an application of ASGI calls by asyncio.to_thread()."""
 
 STAYS = 1000.0
-LATE = 2.5
+LATE = 1.5
 """Seconds after which nobody waits for the body of a request that has ended."""
 
 MODULE = """

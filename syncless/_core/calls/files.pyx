@@ -35,7 +35,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.threadloop cimport peek_loop
 
 from syncless._core.calls.filesystems import forget_directories
-from syncless._core.calls.threads import ThreadPool
+from syncless._core.calls.threads import ThreadPool, run_unwaited
 
 cdef object fifos = ThreadPool(1024)  # the other end of a FIFO may itself wait for a thread of the usual pool
 
@@ -131,14 +131,53 @@ cpdef int close_under_waiters(int fd) except -1:
     return 0 if loop is None else loop.fds.close_under_waiters(fd)
 
 
+cdef class Closing:
+    """A call that closes something, once. If its tasklet is killed before a thread has
+    begun with it, another one does it, for which nobody waits: else the file would be open for ever."""
+    cdef object original
+    cdef tuple args
+    cdef dict kwargs
+    cdef bint begun
+
+    def __call__(self, *args, **kwargs):
+        if self.begun:
+            return None
+        self.begun = True
+        return self.original(*args, **kwargs)
+
+    def later(self):
+        try:
+            self(*self.args, **self.kwargs)
+        except Exception:
+            pass                        # there is nobody to tell
+
+
+cdef object closed_by(FileSystem system, object key, object function, tuple args, dict kwargs):
+    """As tried(), for what closes something: it does so though its tasklet is killed meanwhile."""
+    cdef Closing closing
+    if system is None or not may_use_threads():
+        return function(*args, **kwargs)
+    closing = Closing.__new__(Closing)
+    closing.original = function
+    try:
+        return tried(system.trial_of(key), closing, args, kwargs)
+    except BaseException:
+        if not closing.begun:
+            closing.args, closing.kwargs = args, kwargs
+            run_unwaited(closing.later)
+        raise
+
+
 cdef class ClosingFunction(DescriptorFunction):
-    """close, and dup2 by the descriptor that it closes."""
+    """close."""
 
     def __call__(self, *args, **kwargs):
         fd = args[0] if args else kwargs.get("fd")
-        if type(fd) is int and 0 <= fd <= INT_MAX:
-            close_under_waiters(fd)
-        return DescriptorFunction.__call__(self, *args, **kwargs)
+        if type(fd) is not int or not 0 <= fd <= INT_MAX:
+            return self.original(*args, **kwargs)
+        close_under_waiters(fd)
+        return closed_by(
+            of_descriptor(fd) if may_use_threads() else None, self.original, self.original, args, kwargs)
 
 
 cdef class EntryMethod(FileFunction):

@@ -292,6 +292,11 @@ class Share:
         return _many._run(job)  # type: ignore[no-any-return]
 
 
+def run_unwaited(function: Callable[[], object]) -> None:
+    """As ThreadPool.start(), in a thread of those that shares have."""
+    _many.start(function)
+
+
 _shares: weakref.WeakSet[Share] = weakref.WeakSet()
 _many = ThreadPool(1024)
 _pool = ThreadPool(32)

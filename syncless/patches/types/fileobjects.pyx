@@ -26,7 +26,7 @@ from libc.stdint cimport uintptr_t
 from libc.string cimport strerror
 from posix.unistd cimport close as os_close
 
-from syncless._core.calls.files cimport close_under_waiters, may_use_threads, opened, tried_on
+from syncless._core.calls.files cimport close_under_waiters, closed_by, may_use_threads, opened, tried_on
 from syncless._core.calls.filesystems cimport FileSystem, in_pool, of_descriptor, tried
 from syncless._core.cpython.layouts cimport SynclessFileIO, buffered_owner_at, require
 from syncless._core.cpython.replacing cimport (
@@ -134,6 +134,8 @@ def file_method(original):
         cdef int fd = (<SynclessFileIO*> <PyObject*> self).fd
         if closes and fd >= 0 and self.closefd:
             close_under_waiters(fd)
+            return closed_by(
+                of_descriptor(fd) if may_use_threads() else None, original, original, (self, *args), {})
         return original(self, *args) if fd < 0 else tried_on(fd, original, original, (self, *args), {})
     method.__name__, method.__qualname__ = original.__name__, original.__qualname__
     method.__doc__ = original.__doc__
@@ -170,7 +172,7 @@ def map_close(original):
         cdef FileSystem system = mapped.pop(<uintptr_t> <PyObject*> self, None)
         if system is None or not may_use_threads():
             return original(self, *args)
-        return tried(system.trial_of(map_close), original, (self, *args), {})
+        return closed_by(system, map_close, original, (self, *args), {})
     method.__name__, method.__qualname__ = original.__name__, original.__qualname__
     method.__doc__ = original.__doc__
     return method
