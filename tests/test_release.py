@@ -1,10 +1,14 @@
 """Files that only a forge or a release reads: their YAML, and the names in it."""
 
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 import pytest
+
+from tests import parts
 
 ROOT = pathlib.Path(__file__).parent.parent
 FILES = sorted((ROOT / ".github").rglob("*.yml"))
@@ -33,6 +37,35 @@ def test_file_of_the_forge_is_right(path):
                 assert ("uses" in step) != ("run" in step)
                 assert set(re.findall(r"\bmake ([\w-]+)", step.get("run", ""))) <= targets
                 assert all((ROOT / name).exists() for name in re.findall(r"\.ci/\w+", step.get("run", "")))
+
+
+@pytest.mark.skipif(not FILES, reason="a source distribution has no .github")
+def test_workflows_are_right_for_the_forge():
+    linter = shutil.which("actionlint", path=f"{ROOT / 'build' / 'bin'}:{os.environ['PATH']}")
+    if linter is None:
+        pytest.skip(
+            "actionlint is not installed: go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.7"
+        )
+    done = subprocess.run(
+        [linter, *(ROOT / ".github" / "workflows").glob("*.yml")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not FILES, reason="a source distribution has no .github")
+def test_a_pull_request_and_a_release_pass_the_gate():
+    """Whole: a part that cannot run is a failure there."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: pip install --group clients")
+    needed = {parts.OLDEST, parts.NEWEST}
+    for name in ("ci", "release"):
+        jobs = yaml.safe_load((ROOT / ".github" / "workflows" / f"{name}.yml").read_text())["jobs"]
+        gate = jobs["gate"]
+        assert "if" not in gate and gate["steps"][-1]["run"].endswith(" .ci/run --complete")
+        (pythons,) = [
+            step["with"]["python-version"] for step in gate["steps"] if "setup-python" in step.get("uses", "")
+        ]
+        assert needed <= set(pythons.split())
+    assert "gate" in jobs["publish"]["needs"]
 
 
 def test_release_needs_an_address_for_reports(tmp_path):
