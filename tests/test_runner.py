@@ -139,10 +139,10 @@ def test_run_without_a_test_is_no_success(run):
 def checked(tmp_path, monkeypatch, capsys):
     """checked(*parts): the status of the gate with these parts, and what it printed."""
 
-    def checked(*parts_of_test):
+    def checked(*parts_of_test, arguments=()):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(parts, "PARTS", list(parts_of_test))
-        return parts.main([]), capsys.readouterr().out
+        return parts.main([*arguments]), capsys.readouterr().out
 
     return checked
 
@@ -165,6 +165,13 @@ def test_failed_part_stops_only_those_that_need_it(checked):
     }
     assert outcomes == {"bad": "FAILED", "needs": "not run", "other": "passed", "elsewhere": "skipped"}
     assert "\nfailed: bad, needs\n" in said
+
+
+def test_a_part_that_cannot_run_has_failed_where_all_must(checked):
+    elsewhere = part("elsewhere", f"exit {parts.SKIPPED}")
+    assert checked(elsewhere)[0] == 0
+    status, told = checked(elsewhere, arguments=["--complete"])
+    assert status == 1 and "failed: elsewhere" in told
 
 
 @pytest.mark.parametrize(("each", "status"), [(2, 0), (3, 1)])

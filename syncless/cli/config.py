@@ -18,7 +18,7 @@ from typing import Any
 
 from syncless.http.limits import defaults
 from syncless.http.notices import complain
-from syncless.http.options import ALL, ONCE, Option
+from syncless.http.options import ALL, ONCE, Option, number_of_workers
 from syncless.io.guardedfiles import readable
 from syncless.patches import AREAS
 
@@ -240,9 +240,9 @@ def from_platform(environ: Mapping[str, str]) -> Values:
         if environ.get("PORT"):
             values["bind"] = [f"0.0.0.0:{int(environ['PORT'])}"]
         if environ.get("WEB_CONCURRENCY"):
-            values["workers"] = int(environ["WEB_CONCURRENCY"])
+            values["workers"] = number_of_workers(environ["WEB_CONCURRENCY"])
     except ValueError as error:
-        raise ConfigError(f"PORT and WEB_CONCURRENCY must be numbers: {error}") from None
+        raise ConfigError(f"PORT must be a number, WEB_CONCURRENCY one or auto: {error}") from None
     return values
 
 
@@ -300,6 +300,8 @@ def _scalar(option: Option, value: Any) -> Any:
         return _is(float, float(value) if type(value) in (int, str) else value)
     if option.name in ("user", "group") and isinstance(value, int):
         value = str(value)
+    if option.name == "workers":
+        return option.read(str(value))
     text = _is(str, value)
     if option.choices and text not in option.choices:
         raise ValueError(f"write {' or '.join(option.choices)}, not {text!r}")

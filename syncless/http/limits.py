@@ -32,6 +32,7 @@ MAY_BE_ZERO = {
     "worker_requests_jitter",
     "worker_seconds",
     "worker_memory_bytes",
+    "worker_memory_percent",
 }
 
 
@@ -152,6 +153,9 @@ class Limits:
     """Age in seconds at which a worker is replaced. 0: no limit."""
     worker_memory_bytes: int = 0
     """Memory of a worker (resident set) at which it is replaced. 0: no limit."""
+    worker_memory_percent: int = 0
+    """The same as a percentage of its share: of the memory that the container may use (memory.max), or else
+    of the machine's, divided by the number of workers. 0: no limit."""
     worker_stuck_seconds: float = 30.0
     """Seconds that a worker's loop may be blocked before the worker is killed and replaced (gunicorn
     timeout)."""

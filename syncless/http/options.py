@@ -70,6 +70,16 @@ def limit(text: str) -> tuple[str, float]:
     return name, number
 
 
+def number_of_workers(text: str) -> int | str:
+    """A --workers argument. ValueError."""
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"write a number of processes, or auto, not {text!r}") from None
+
+
 def octal(text: str) -> int:
     """A --unix-mode or --umask argument."""
     try:
@@ -256,8 +266,9 @@ OPTIONS = {  # heading -> options
             "this /path of the main addresses (needs syncless[metrics])"),
     ),
     "processes": (
-        Option("workers", 0, "N", PROGRAM, short="-w", read=int, text=
-            "number of worker processes (default 0: serve from this process)"),
+        Option("workers", 0, "N", PROGRAM, short="-w", read=number_of_workers, text=
+            "number of worker processes, or auto: one for each processor that they may use (default 0: "
+            "serve from this process)"),
         Option("preload", False, where=PROGRAM, text="import the application once, before the workers start"),
         Option("reload", False, where=COMMAND, text=
             "start new workers when a Python or TOML file below the working directory changes"),
@@ -340,6 +351,7 @@ class LimitOptions(TypedDict, total=False):
     worker_requests_jitter: int
     worker_seconds: float
     worker_memory_bytes: int
+    worker_memory_percent: int
     worker_stuck_seconds: float
     worker_boot_seconds: float
     held_seconds: float

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from socket import socket
 from typing import Any
 
+from syncless._core.allowance import processors
 from syncless._core.current import sleep, wait_readable
 from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet, spawn
@@ -62,7 +63,7 @@ class NativeHandlers:
             raise ValueError(
                 f"native_threads must be between 0 (one for each CPU) and {MOST_THREADS}, not {threads}"
             )
-        self.thread_count = threads or min(len(os.sched_getaffinity(0)), MOST_THREADS)
+        self.thread_count = threads or min(processors(), MOST_THREADS)
         self.limits = limits
         self._threads: Threads | None = None
         self._watching: Tasklet[Any] | None = None

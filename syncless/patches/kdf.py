@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from syncless._core.allowance import processors
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
 from syncless.patches.registry import Patcher, when_imported
@@ -31,7 +32,7 @@ CLASSES = {"pbkdf2": "PBKDF2HMAC", "scrypt": "Scrypt", "argon2": "Argon2d Argon2
 """Module of cryptography.hazmat.primitives.kdf -> classes."""
 METHODS = ("derive", "derive_into", "derive_phc_encoded", "verify", "verify_phc_encoded")
 
-_pool = ThreadPool(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+_pool = ThreadPool(processors)
 
 
 def _long(original: Callable[..., Any], is_short: Callable[..., bool] | None = None) -> Callable[..., Any]:

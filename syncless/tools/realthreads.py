@@ -17,6 +17,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from syncless._core.allowance import processors
 from syncless._core.calls.threads import ThreadPool
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import may_park
@@ -110,7 +111,7 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
         self._initialize = None if initializer is None else partial(initializer, *initargs)
         self._prefix = thread_name_prefix or f"{type(self).__name__}-{next(_executor_numbers)}"
         self._thread_numbers = count()
-        self._pool = ThreadPool(self._max_workers)  # type: ignore[attr-defined]
+        self._pool = ThreadPool(_usual_size if max_workers is None else max_workers)
         self._here = threading.local()
         """In a thread that has made a call: its _Worker, as `worker`."""
         self._unfinished: set[Future[Any]] = set()
@@ -166,6 +167,11 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
                 del self._here.worker
                 self._refusal = BrokenThreadPool("a thread initializer failed: no thread can make calls")
                 raise self._refusal from None
+
+
+def _usual_size() -> int:
+    """As of the standard library's executor."""
+    return min(32, processors() + 4)
 
 
 _executors: weakref.WeakSet[RealThreadPoolExecutor] = weakref.WeakSet()

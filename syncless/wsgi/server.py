@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import syncless
 from syncless.http import server
@@ -191,7 +191,7 @@ def serve(
     lifespan: str = "auto",
     patch: Patch = False,
     quiet: bool = False,
-    workers: int = 0,
+    workers: int | Literal["auto"] = 0,
     preload: bool = False,
     chdir: str | os.PathLike[str] | None = None,
     pid_file: str | os.PathLike[str] | None = None,
@@ -295,8 +295,9 @@ def serve(
     - `patch`: True makes the standard library cooperative before the application is imported
       (`syncless.patches.patch_all`), in each process that serves. A mapping chooses areas, {"sqlite3":
       False}. The command line does this by default.
-    - `workers`: number of worker processes (0: serve from this process). `preload`: import the application
-      once, in the master. `pid_file`: a file with the ID of this process while it serves.
+    - `workers`: number of worker processes (0: serve from this process), or "auto": one for each processor
+      that they may use. `preload`: import the application once, in the master. `pid_file`: a file with the ID
+      of this process while it serves.
     - `chdir`: change to this folder, in which modules are found. A symbolic link there is followed anew by
       the workers that SIGHUP starts.
     - `user`, `group`: the user and group of the serving process once its sockets and files are open, if it

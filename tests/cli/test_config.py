@@ -100,6 +100,17 @@ def test_source_nearest_to_the_user_wins(folder, monkeypatch):
     assert chosen("-w", "6", "-b", ":8000") == (6, [":8000"])
 
 
+def test_as_many_workers_as_processors_from_all_places(folder, monkeypatch):
+    monkeypatch.setenv("WEB_CONCURRENCY", "auto")
+    assert parse(["hello:app"]).workers == "auto"
+    monkeypatch.delenv("WEB_CONCURRENCY")
+    (folder / "syncless.toml").write_text('workers = "auto"\n')
+    assert parse(["hello:app"]).workers == "auto"
+    monkeypatch.setenv("SYNCLESS_WORKERS", "2")
+    assert parse(["hello:app"]).workers == 2
+    assert parse(["hello:app", "-w", "auto"]).workers == "auto"
+
+
 def test_limits_of_all_places_are_put_together(folder, monkeypatch):
     (folder / "syncless.toml").write_text("[limits]\nhead_seconds = 1\nrequests = 2\nbacklog = 3\n")
     monkeypatch.setenv("SYNCLESS_LIMIT_REQUESTS", "20")
@@ -112,8 +123,8 @@ def test_limits_of_all_places_are_put_together(folder, monkeypatch):
     ("text", "message"),
     [
         ("worker = 2\n", "syncless.toml: unknown option 'worker'; did you mean 'workers'?"),
-        ("workers = 'two'\n", "syncless.toml: workers: write a whole number, not 'two'"),
-        ("workers = true\n", "syncless.toml: workers: write a whole number, not True"),
+        ("workers = 'two'\n", "syncless.toml: workers: write a number of processes, or auto, not 'two'"),
+        ("workers = true\n", "syncless.toml: workers: write a number of processes, or auto, not 'True'"),
         ("preload = 1\n", "syncless.toml: preload: write true or false, not 1"),
         ("bind = 8000\n", "syncless.toml: bind: write a string, not 8000"),
         ("limits = 5\n", "syncless.toml: limits: write a table, not 5"),
@@ -209,7 +220,7 @@ def test_password_is_the_first_line_of_its_file(folder, content, password):
         ("SYNCLESS_WORKERS", "two", "SYNCLESS_WORKERS: "),
         ("SYNCLESS_PRELOAD", "2", "SYNCLESS_PRELOAD: write true or false, not '2'"),
         ("SYNCLESS_LIMIT_REQUESTS", "many", "SYNCLESS_LIMIT_REQUESTS: "),
-        ("PORT", "http", "PORT and WEB_CONCURRENCY must be numbers"),
+        ("PORT", "http", "PORT must be a number"),
         ("SYNCLESS_CONFIG", "no-such.toml", "no-such.toml"),
     ],
 )

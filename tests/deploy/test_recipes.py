@@ -242,6 +242,74 @@ def test_service_works_with_the_system_calls_that_it_is_left(folder, run):
     assert "Traceback" not in (folder / "errors").read_text()
 
 
+READ_ONLY = """
+set -eu
+here=$1; shift
+cd "$here"
+mkdir -p run state logs tmp
+# RuntimeDirectory, StateDirectory, LogsDirectory
+for own in run state logs; do mount --bind "$own" "$own"; done
+mount -t tmpfs tmpfs tmp # PrivateTmp
+# ProtectSystem=strict: all others but the kernel's
+sed 's/ - .*//' /proc/self/mountinfo | while read -r _ _ _ _ mount _; do
+    case $mount in
+    /proc | /proc/* | /sys | /sys/* | /dev | /dev/*) ;;
+    "$here"/run | "$here"/state | "$here"/logs | "$here"/tmp) ;;
+    *) mount -o remount,bind,ro "$mount" || [ ! -d "$mount" ] ;;
+    esac
+done
+exec setpriv --no-new-privs --bounding-set=-all --inh-caps=-all "$@"
+"""
+WRITER = """
+import errno, os, tempfile
+
+def app(environ, start_response):
+    told = []
+    for folder in (".", os.path.expanduser("~"), "run", "state", "logs", tempfile.gettempdir()):
+        try:
+            tempfile.NamedTemporaryFile(dir=folder).close()
+            told.append("written")
+        except OSError as error:
+            told.append(errno.errorcode[error.errno])
+    start_response("200 OK", [])
+    return [" ".join(told).encode()]
+"""
+
+
+def test_service_works_on_a_system_that_it_can_only_read(folder, run):
+    """With the mounts of the unit, in a name space of its own."""
+    service = unit("app.service")["Service"]
+    assert (service["ProtectSystem"], service["PrivateTmp"]) == ("strict", "yes")
+    assert {"RuntimeDirectory", "StateDirectory", "LogsDirectory"} <= set(service)
+    inside = ["unshare", "--mount", "--propagation", "private"]
+    if not all(map(shutil.which, ("unshare", "setpriv"))) or subprocess.run([*inside, "true"]).returncode:
+        pytest.skip("this process may make no mounts of its own: it needs unshare, setpriv and root")
+    (folder / "myproject" / "web.py").write_text(WRITER)
+    port = free_port()
+    words = [
+        *shlex.split(service["ExecStart"])[1:],
+        "--bind",
+        f"127.0.0.1:{port}",
+        "--status",
+        "unix:run/status",
+    ]
+    words += ["--pid-file", "run/pid", "--error-log", "logs/errors"]
+    server = run(
+        *inside, "sh", "-c", READ_ONLY, "sh", str(folder), sys.executable, "-m", "syncless", *words,
+        TMPDIR=str(folder / "tmp"), PYTHONPATH=str(DEPLOY.parent),
+    )  # fmt: skip
+    url = f"http://127.0.0.1:{port}/"
+    assert answers(url)
+    for _ in range(2):
+        with urllib.request.urlopen(url) as answer:
+            assert answer.read() == b"EROFS EROFS written written written written"
+        os.kill(int((folder / "run" / "pid").read_text()), signal.SIGHUP)
+        assert eventually(lambda: status_of(url) == 200)
+    server.terminate()
+    assert server.wait(60) == 0
+    assert "Traceback" not in (folder / "logs" / "errors").read_text()
+
+
 # -- Docker -------------------------------------------------------------------------------------------------
 
 
@@ -284,6 +352,38 @@ def test_dockerfile_has_known_instructions_and_no_root():
     ports = dict(instructions)["EXPOSE"].split()
     options = parse(json.loads(dict(instructions)["CMD"])[1:])
     assert [options.bind[0].rpartition(":")[2], options.status.rpartition(":")[2]] == ports
+
+
+def checked(tool, *arguments):
+    """By the tool that reads such files, or one that knows what that would say."""
+    found = shutil.which(tool, path=f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}")
+    if found is None:
+        pytest.skip(f"{tool} is not installed: pip install --group lint")
+    done = subprocess.run([found, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_dockerfile_has_no_fault_that_hadolint_knows():
+    checked("hadolint", "--no-color", DEPLOY / "docker" / "Dockerfile")
+
+
+def test_compose_file_has_the_form_of_one():
+    checked("check-jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "docker" / "compose.yaml")
+
+
+def test_manifests_have_the_form_of_their_kinds():
+    checked("kubernetes-validate", "--strict", DEPLOY / "kubernetes" / "app.yaml")
+
+
+def test_image_takes_the_wheel_of_a_checkout_and_the_library_of_http_2():
+    instructions = dockerfile()
+    last = max(number for number, (name, _) in enumerate(instructions) if name == "FROM")
+    build, image = instructions[:last], instructions[last:]
+    installs = next(
+        number for number, (_, line) in enumerate(build) if " install " in line and "/pip" in line
+    )
+    assert "--find-links dist " in build[installs][1] and ("COPY", "dist/ dist/") in build[:installs]
+    assert any("libnghttp2-14" in line for name, line in image if name == "RUN")
 
 
 def documents(name):
@@ -344,6 +444,7 @@ def test_pod_is_ready_then_not_ready_and_serves_on_until_it_stops(run):
     (container,) = pod()["containers"]
     port, status = free_port(), free_port()
     changes = {
+        "--workers=auto": "--workers=2",
         "--bind=0.0.0.0:8000": f"--bind=127.0.0.1:{port}",
         "--health=0.0.0.0:9100": f"--health=127.0.0.1:{status}",
         "--status=127.0.0.1:9101": "--status=127.0.0.1:0",

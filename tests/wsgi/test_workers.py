@@ -1,6 +1,7 @@
 """Workers and their master: death, replacement, reload, stuck loops; and that none of it loses a request."""
 
 import http.client
+import math
 import mmap
 import os
 import pathlib
@@ -15,7 +16,9 @@ import types
 
 import pytest
 
+from syncless.http.limits import Limits
 from syncless.http.program import slot as slots
+from syncless.http.program import worker as worker_module
 from syncless.http.program.slot import BEAT, Slot, Worker
 from tests.waiting import eventually
 from tests.wsgi.supervised import APP, ROOT, InFlight, alive
@@ -210,6 +213,40 @@ def test_more_and_fewer_workers(program):
         running.signal(signal.SIGTTOU)
     assert eventually(lambda: len(running.children()) == 1)
     assert running.get()[0] == 200
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs two processors"
+)
+def test_as_many_workers_as_processors_also_when_these_change(program):
+    """Until the operator says another number."""
+    all_of_them = os.sched_getaffinity(0)
+    running = program("--workers", "auto")
+    assert f"({len(all_of_them)} workers, pid" in running.line
+    os.sched_setaffinity(running.process.pid, {min(all_of_them)})
+    assert eventually(lambda: len(running.children()) == 1)
+    os.sched_setaffinity(running.process.pid, all_of_them)
+    assert eventually(lambda: len(running.children()) == len(all_of_them))
+    assert "1 worker instead of" in running.said()
+    running.signal(signal.SIGTTIN)
+    assert eventually(lambda: len(running.children()) == len(all_of_them) + 1)
+    os.sched_setaffinity(running.process.pid, {min(all_of_them)})
+    running.sleeps_again(3)
+    assert len(running.children()) == len(all_of_them) + 1
+
+
+def test_a_share_of_the_memory_that_the_workers_may_use(monkeypatch):
+    clocks = slots.new_clocks()
+    work = types.SimpleNamespace(clocks=clocks, limits=Limits(worker_memory_percent=80))
+    monkeypatch.setattr(worker_module.allowance, "memory", lambda: 1000)
+    slots.set_number_of_workers(clocks, 2)
+    assert worker_module.Work._most_memory(work) == 400
+    slots.set_number_of_workers(clocks, 4)
+    assert worker_module.Work._most_memory(work) == 200
+    work.limits = Limits(worker_memory_percent=80, worker_memory_bytes=100)
+    assert worker_module.Work._most_memory(work) == 100
+    work.limits = Limits()
+    assert worker_module.Work._most_memory(work) == math.inf
 
 
 def test_stopping_waits_for_requests_and_a_second_signal_does_not(program):

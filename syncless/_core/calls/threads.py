@@ -123,7 +123,8 @@ class _Job:
 
 
 class ThreadPool:
-    """At most `size` OS threads, started when needed, that run calls in the order of their coming.
+    """At most `size` OS threads, started when needed, that run calls in the order of their coming. A function
+    gives a size that may change.
 
     Fact: a finaliser or a signal's handler may come between any two steps here and give a call to the same
     pool, so a lock would be one that it waits for in vain. Danger: a thread ends, or falls idle, while a call
@@ -133,10 +134,10 @@ class ThreadPool:
     tests/core/test_loop.py::test_calls_given_while_threads_fall_idle.
     """
 
-    def __init__(self, size: int):
-        if size < 1:
+    def __init__(self, size: int | Callable[[], int]):
+        self._size = size if callable(size) else lambda: size
+        if self.size < 1:
             raise ValueError(f"a pool needs at least one thread, not {size}")
-        self.size = size
         self._backlog: deque[_Job] = deque()
         self._idle: list[_Waker] = []
         """Of threads that have nothing to do, the last one last."""
@@ -144,6 +145,10 @@ class ThreadPool:
         self._ends = False
         """Idle threads end at once."""
         _pools.add(self)
+
+    @property
+    def size(self) -> int:
+        return self._size()
 
     def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """function(*args, **kwargs) in a thread; the tasklet waits for its result or exception.
@@ -238,6 +243,11 @@ class ThreadPool:
     def _next(self, waker: _Waker) -> _Job | None:
         """The next job; None when there has been nothing for IDLE_SECONDS."""
         while True:
+            if self._threads > self.size:  # which has changed: others do what there is
+                self._threads -= 1
+                if self._threads:
+                    return None
+                self._threads += 1
             try:
                 return self._backlog.popleft()
             except IndexError:

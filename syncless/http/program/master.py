@@ -10,7 +10,6 @@ that imports the application for its workers is patched, and waits in its own lo
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import select
 import signal
@@ -19,6 +18,7 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
+from syncless._core.allowance import processors
 from syncless.http.addresses import show
 from syncless.http.errorlog import process_log, warn
 from syncless.http.limits import Limits
@@ -31,7 +31,18 @@ from syncless.http.program.preparing import Preparation, nothing_yet
 from syncless.http.program.process import ServiceManager
 from syncless.http.program.reporting import OfMaster
 from syncless.http.program.running import LAST_CALL, Terminal, delay_notice, refusing_signals
-from syncless.http.program.slot import BEAT, LAPSE, Failures, SharedSockets, Slot, Worker
+from syncless.http.program.slot import (
+    BEAT,
+    CLOCKS,
+    LAPSE,
+    MOST_WORKERS,
+    Failures,
+    SharedSockets,
+    Slot,
+    Worker,
+    new_clocks,
+    set_number_of_workers,
+)
 from syncless.http.program.worker import Work, fork
 from syncless.http.server import Server
 from syncless.http.status.options import StatusOptions
@@ -48,7 +59,8 @@ HANDLED = (
     signal.SIGCHLD,
 )
 """Signals that the master obeys."""
-CLOCKS = 1024
+AUTO = "auto"
+"""In place of a number of workers: one for each processor that they may use."""
 
 
 class Master:
@@ -68,7 +80,7 @@ class Master:
         host: str,
         port: int,
         *,
-        workers: int,
+        workers: int | str,
         preload: bool,
         quiet: bool,
         patch: Patch,
@@ -76,8 +88,11 @@ class Master:
         status: StatusOptions | None = None,
         **options: Any,
     ):
-        if workers < 1 or workers > CLOCKS // 4:
-            raise ValueError(f"workers must be from 1 to {CLOCKS // 4}, not {workers}")
+        self.processors = processors() if workers == AUTO else 0
+        """That there were at the last look, and the number of workers follows; 0: it does not."""
+        wanted = min(self.processors, MOST_WORKERS) if workers == AUTO else workers
+        if not isinstance(wanted, int) or wanted < 1 or wanted > MOST_WORKERS:
+            raise ValueError(f"workers must be {AUTO!r} or from 1 to {MOST_WORKERS}, not {workers}")
         self.server_type = server_type
         if preload:
             patch()
@@ -96,7 +111,7 @@ class Master:
         self.logs = pattern.logs
         self.preparation.own_files(self.logs)
         self.limits: Limits = pattern.limits
-        self.slots = [Slot() for _ in range(workers)]
+        self.slots = [Slot() for _ in range(wanted)]
         self.leaving: list[Worker] = []
         self.status = OfMaster(
             status or StatusOptions(), CLOCKS, self.slots, self.leaving, self.limits, self._urls
@@ -112,7 +127,8 @@ class Master:
         self.failures = Failures(self.slots)
         self.signals: list[int] = []
         self.terminal = Terminal()
-        self.clocks = mmap.mmap(-1, CLOCKS * BEAT.size)
+        self.clocks = new_clocks()
+        set_number_of_workers(self.clocks, wanted)
         self.pid = os.getpid()
         self.looked_at = time.monotonic()
 
@@ -200,6 +216,8 @@ class Master:
             self._refuse_when_taken()
             self._kill_late_ones()
             return any(True for _ in self._all())
+        if self.processors:
+            self._follow_processors()
         for slot in self.slots:
             self._tend(slot)
         self._kill_late_ones()
@@ -255,13 +273,29 @@ class Master:
                 if worker.ready:
                     worker.signal(signal.SIGUSR1)
                 worker.reopen = not worker.ready
-        elif number == signal.SIGTTIN and len(self.slots) < CLOCKS // 4:
+        elif number in (signal.SIGTTIN, signal.SIGTTOU):
+            self.processors = 0  # from now on the operator decides
+            self._resize(len(self.slots) + (1 if number == signal.SIGTTIN else -1))
+
+    def _follow_processors(self) -> None:
+        """A container may be given more of them, or less, while it runs."""
+        before, self.processors = self.processors, processors()
+        if before != self.processors:
+            was = len(self.slots)
+            self._resize(self.processors)
+            if was != len(self.slots):
+                warn(f"{self._status()} instead of {was}: so many processors may be used now")
+
+    def _resize(self, number: int) -> None:
+        number = max(1, min(number, MOST_WORKERS))
+        while len(self.slots) < number:
             self.slots.append(Slot())
-        elif number == signal.SIGTTOU and len(self.slots) > 1:
+        while len(self.slots) > number:
             slot = self.slots.pop()
             for worker in slot.workers():
                 self._retire(worker)
             self.sockets.forget(slot)
+        set_number_of_workers(self.clocks, number)
 
     def _stop(self) -> None:
         """All workers stop gracefully; called once more, at once."""

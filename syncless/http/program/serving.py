@@ -31,7 +31,7 @@ def serve_until_stopped(
     *,
     patch: Patch,
     quiet: bool,
-    workers: int,
+    workers: int | str,
     preload: bool,
     chdir: str | os.PathLike[str] | None,
     pid_file: str | os.PathLike[str] | None,

@@ -25,9 +25,26 @@ LONGEST_REASON = 60_000
 BEAT = struct.Struct("d")
 """When the worker's loop has last been seen running, by the system's monotonic clock, in seconds."""
 
+CLOCKS = 1024
+"""Places for clocks. The one behind them has the number of workers."""
+MOST_WORKERS = CLOCKS // 4
+
 LAPSE = 0.5
 """Seconds by which a master may be late. One that is later has not run, and its workers have not either: the
 machine was suspended, or all of them were stopped."""
+
+
+def new_clocks() -> mmap.mmap:
+    """Memory that a master shares with its workers."""
+    return mmap.mmap(-1, (CLOCKS + 1) * BEAT.size)
+
+
+def set_number_of_workers(clocks: mmap.mmap, number: int) -> None:
+    BEAT.pack_into(clocks, CLOCKS * BEAT.size, number)
+
+
+def number_of_workers(clocks: mmap.mmap) -> int:
+    return int(BEAT.unpack_from(clocks, CLOCKS * BEAT.size)[0])
 
 
 class Worker:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from socket import socket
 from typing import Any
 
+from syncless._core import allowance
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import sleep
 from syncless._core.tasklet import spawn
@@ -32,7 +33,14 @@ from syncless.http.program.loading import ApplicationFailed, ApplicationNotFound
 from syncless.http.program.preparing import Preparation
 from syncless.http.program.process import set_title
 from syncless.http.program.reporting import Reporting
-from syncless.http.program.slot import BEAT, CANNOT_START, LONGEST_REASON, READY, REPLACE_ME
+from syncless.http.program.slot import (
+    BEAT,
+    CANNOT_START,
+    LONGEST_REASON,
+    READY,
+    REPLACE_ME,
+    number_of_workers,
+)
 from syncless.http.program.telemetry import send_the_rest
 from syncless.http.server import Server
 from syncless.http.status.reporter import memory
@@ -155,7 +163,7 @@ class Work:
             if not asked and (
                 full.is_set()
                 or (limits.worker_seconds and time.monotonic() - born > limits.worker_seconds)
-                or (limits.worker_memory_bytes and memory() > limits.worker_memory_bytes)
+                or memory() > self._most_memory()
             ):
                 asked = True
                 with contextlib.suppress(BrokenPipeError):  # the master ends this very moment
@@ -169,6 +177,13 @@ class Work:
                 sleep(pause)
             else:
                 full.wait(pause)
+
+    def _most_memory(self) -> float:
+        """Bytes. What the container may use, and the number of workers, change while they run."""
+        limits, share = self.limits, math.inf
+        if limits.worker_memory_percent:
+            share = allowance.memory() // number_of_workers(self.clocks) * limits.worker_memory_percent / 100
+        return min(limits.worker_memory_bytes or math.inf, share)
 
 
 def _reason(application: Any, error: Exception) -> bytes:

@@ -1,0 +1,132 @@
+"""What this process may use of its machine: processors and memory. The numbers change when the system's do.
+
+A container is limited by its control group: cpu.max and memory.max of version 2, cpu.cfs_quota_us and
+memory.limit_in_bytes of version 1, in its own group and in those above. Kubernetes changes them while it
+runs. So callers ask each time, and the files are read at most once a second. Where there are none, processors
+are those that the scheduler may choose for this process, and memory is the machine's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+
+# The interpreter's own, whatever is put in their place later (syncless.patches): none of these files waits.
+_open, _read, _close, _monotonic = os.open, os.read, os.close, time.monotonic
+_affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
+
+SECONDS = 1.0
+"""For which what was read counts."""
+MOST_BYTES = 1 << 20
+NO_LIMIT = 1 << 60
+"""Bytes: version 1 of control groups has a number near 2**63 where there is no limit."""
+
+
+class Allowance:
+    """Allowance(root): as the files below that folder tell it."""
+
+    def __init__(self, root: str = ""):
+        self._root = root
+        self._processors = self._memory = 0
+        self._read_at = float("-inf")
+
+    def processors(self) -> int:
+        """At least 1. A part of a processor counts as one."""
+        self._look()
+        return self._processors
+
+    def memory(self) -> int:
+        """Bytes."""
+        self._look()
+        return self._memory
+
+    def _look(self) -> None:
+        now = _monotonic()
+        if now - self._read_at < SECONDS:
+            return
+        processors = len(_affinity(0)) if _affinity is not None else os.cpu_count() or 1
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        for folder in self._folders("cpu"):
+            quota, period = self._quota(folder)
+            if quota > 0 and period > 0:
+                processors = min(processors, -(-quota // period))
+        for folder in self._folders("memory"):
+            for name in ("memory.max", "memory.limit_in_bytes"):
+                limit = _number(self._text(f"{folder}/{name}"))
+                if 0 < limit < NO_LIMIT:
+                    memory = min(memory, limit)
+        self._processors, self._memory, self._read_at = processors, memory, now
+
+    def _quota(self, folder: str) -> tuple[int, int]:
+        """Microseconds of processor time in each period, and of the period; 0: there is no limit."""
+        quota, _, period = self._text(f"{folder}/cpu.max").partition(" ")
+        if not quota:
+            quota = self._text(f"{folder}/cpu.cfs_quota_us")
+            period = self._text(f"{folder}/cpu.cfs_period_us")
+        return _number(quota), _number(period)
+
+    def _folders(self, controller: str) -> Iterator[str]:
+        """This process's group and those above it, as far as they can be seen here."""
+        groups = [line.split(":", 2) for line in self._text("/proc/self/cgroup").splitlines()]
+        for line in self._text("/proc/self/mountinfo").splitlines():
+            mount, _, system = line.partition(" - ")
+            kind, _, options = system.partition(" ")
+            if kind == "cgroup":
+                wanted = [path for _, names, path in groups if controller in names.split(",")]
+                if controller not in options.rpartition(" ")[2].split(","):
+                    continue
+            elif kind == "cgroup2":
+                wanted = [path for number, names, path in groups if number == "0" and not names]
+            else:
+                continue
+            root, top = map(_unescape, mount.split(" ")[3:5])
+            for path in wanted:
+                yield from _upwards(top, _below(root, path))
+
+    def _text(self, path: str) -> str:
+        """Nothing if there is no such file."""
+        try:
+            fd = _open(self._root + path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return ""
+        try:
+            text = b""
+            while len(text) < MOST_BYTES and (piece := _read(fd, 1 << 16)):
+                text += piece
+            return text.decode(errors="replace").strip()
+        except OSError:
+            return ""
+        finally:
+            _close(fd)
+
+
+def _number(text: str) -> int:
+    """0 for no number: "max", "-1", nothing."""
+    return int(text) if text.isdecimal() else 0
+
+
+def _unescape(text: str) -> str:
+    """A field of mountinfo, where a space is \\040."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+
+
+def _below(root: str, path: str) -> str:
+    """Where a group is below a mount that shows only `root` and what is below that."""
+    root = root.rstrip("/")
+    inside = path == root or path.startswith(f"{root}/")
+    return path[len(root) :] if inside and ".." not in path.split("/") else ""
+
+
+def _upwards(top: str, path: str) -> Iterator[str]:
+    """The folder of a group, and those above it up to `top`."""
+    path = path.rstrip("/")
+    while path:
+        yield top + path
+        path = path.rpartition("/")[0]
+    yield top
+
+
+_own = Allowance()
+processors, memory = _own.processors, _own.memory
