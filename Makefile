@@ -49,7 +49,7 @@ $(VENV)/.linted: $(VENV)/.tools
 serve: $(VENV)/.built  ## build, and serve the demo application; BIND=host:port chooses where
 	$(BIN)/python -m syncless examples.demo --bind $(BIND)
 
-test: $(VENV)/.tested  ## build, and run the tests that are not marked slow; ARGS chooses others, as of pytest
+test: $(VENV)/.tested  ## build, and run the tests of what is promised; ARGS chooses others, as of pytest: ARGS="-m 'not slow'"
 	$(BIN)/python -m tests $(ARGS)
 
 check:  ## everything that is checked, part by part; FROM=part goes on at one; ARGS="--only part", ARGS=--list

@@ -1,13 +1,13 @@
 """Runs tests: ``python -m tests [ARGUMENTS OF PYTEST]``, which is what `make test` does. Three steps:
 
-1. The tests that are not marked `slow`; where pytest-xdist is installed, in five processes for two
+1. The tests that are marked neither `slow` nor `wide`; where pytest-xdist is installed, in five processes for two
    processors, because tests wait for half their time.
 2. Those marked `realtime`, which measure real time: in order, while nothing else runs.
 3. Each test that failed, again, alone and in a fresh process, up to twice. A test that passes then is flaky:
    the run goes on, and the summary names the test and its log. With more than five failures the run has
    failed, so none is tried again.
 
-``-m``, ``-k`` and paths choose other tests. Arguments do not reach the third step, but PYTEST_ADDOPTS does.
+``-m``, ``-k`` and paths choose other tests. Of a path all are run that are not `slow`. Arguments do not reach the third step, but PYTEST_ADDOPTS does.
 """
 
 from __future__ import annotations
@@ -49,10 +49,9 @@ FEW = 30
 def read_once(arguments: list[str]) -> None:
     """Pytest rewrites the assertions of a file that it reads for the first time, which takes longer than all
     else of it. Once, and not in each of the processes that will run the tests."""
-    chosen = [path for each in arguments if (path := pathlib.Path(each.partition("::")[0])).exists()]
     files = [
         file
-        for path in chosen or [pathlib.Path("tests")]
+        for path in paths_of(arguments) or [pathlib.Path("tests")]
         for file in (path.rglob("test_*.py") if path.is_dir() else [path])
     ]
     version = f"{sys.implementation.cache_tag}-pytest-*.pyc"
@@ -74,6 +73,12 @@ def read_once(arguments: list[str]) -> None:
     ]
     for process in running:
         process.wait()
+
+
+def paths_of(arguments: list[str]) -> list[pathlib.Path]:
+    """That pytest would look for tests in."""
+    paths = (pathlib.Path(each.partition("::")[0]) for each in arguments if not each.startswith("-"))
+    return [path for path in paths if path.exists()]
 
 
 def processors() -> int:
@@ -190,14 +195,15 @@ def main(arguments: list[str]) -> int:
         epilog=__doc__.partition("\n\n")[0],
         allow_abbrev=False,
     )
-    parser.add_argument("-m", metavar="MARKS", help="of the tests to run (default: not slow)")
+    parser.add_argument("-m", metavar="MARKS", help="of the tests to run (default: neither slow nor wide)")
     parser.add_argument("-n", metavar="N", help="processes (default: five for two processors)")
     options, others = parser.parse_known_args(arguments)
     # of tests/parts.py: where the numbers of this run go, and how many processes it may have
     told, processes = (os.environ.pop(f"SYNCLESS_TEST_{name}", None) for name in ("COUNTS", "PROCESSES"))
     marks = options.m
     if marks is None:  # a test that is named is run
-        marks = "" if any("::" in argument for argument in others) else "not slow"
+        named = any("::" in argument for argument in others)
+        marks = "" if named else "not slow" if paths_of(others) else "not slow and not wide"
     chosen = ["-m", marks] if marks else []
     if importlib.util.find_spec("xdist") and not IN_ORDER & set(others):
         read_once(others)

@@ -184,7 +184,7 @@ PARTS = [
     ),
     Part("lint", "style and types", "make lint", gate=True, aside=True),
     Part("oldest-build", f"a build for Python {OLDEST}", built(OLDEST), gate=True, aside=True),
-    Part("test", "all tests that are not slow", "make test", gate=True, alone=True),
+    Part("test", "all tests that are not slow", "make test ARGS=\"-m 'not slow'\"", gate=True, alone=True),
     Part("newest", f"what differs between Pythons, on {NEWEST}", on_python(NEWEST, *SELECTION), gate=True),
     Part(
         "oldest",

@@ -383,7 +383,7 @@ cdef extern from *:
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
     }
     """
-    int MSG_DONTWAIT, MSG_PEEK, SHUT_WR
+    int MSG_PEEK, SHUT_WR
     int shutdown(int fd, int how) nogil
     ssize_t recv(int fd, void* data, size_t size, int flags) nogil
     ssize_t send2 "syncless_send2" (int fd, const char* a, size_t na, const char* b, size_t nb) nogil

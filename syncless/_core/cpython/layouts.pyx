@@ -263,7 +263,10 @@ def _probe_tasks():
     same as before."""
     global coroutine_at, must_cancel_at, must_cancel_bit
     import _asyncio                     # here: asyncio must be imported before it
-    cdef unsigned char before[TASK_MOST], once[TASK_MOST], twice[TASK_MOST], thrice[TASK_MOST]
+    cdef unsigned char before[TASK_MOST]
+    cdef unsigned char once[TASK_MOST]
+    cdef unsigned char twice[TASK_MOST]
+    cdef unsigned char thrice[TASK_MOST]
     cdef Py_ssize_t size = _asyncio.Task.__basicsize__, i
     cdef unsigned char changed
     cdef char* fields
