@@ -131,7 +131,7 @@ cpdef int close_under_waiters(int fd) except -1:
     return 0 if loop is None else loop.fds.close_under_waiters(fd)
 
 
-cdef class Closing:
+cdef class _Closing:
     """A call that closes something, once. If its tasklet is killed before a thread has
     begun with it, another one does it, for which nobody waits: else the file would be open for ever."""
     cdef object original
@@ -154,10 +154,10 @@ cdef class Closing:
 
 cdef object closed_by(FileSystem system, object key, object function, tuple args, dict kwargs):
     """As tried(), for what closes something: it does so though its tasklet is killed meanwhile."""
-    cdef Closing closing
+    cdef _Closing closing
     if system is None or not may_use_threads():
         return function(*args, **kwargs)
-    closing = Closing.__new__(Closing)
+    closing = _Closing.__new__(_Closing)
     closing.original = function
     try:
         return tried(system.trial_of(key), closing, args, kwargs)
