@@ -1,13 +1,14 @@
 """Runs tests: ``python -m tests [ARGUMENTS OF PYTEST]``, which is what `make test` does. Three steps:
 
-1. The tests that are marked neither `slow` nor `wide`; where pytest-xdist is installed, in five processes for two
-   processors, because tests wait for half their time.
+1. The tests that are marked neither `slow` nor `wide`; where pytest-xdist is installed, in five processes for
+   two processors, because tests wait for half their time.
 2. Those marked `realtime`, which measure real time: in order, while nothing else runs.
 3. Each test that failed, again, alone and in a fresh process, up to twice. A test that passes then is flaky:
    the run goes on, and the summary names the test and its log. With more than five failures the run has
    failed, so none is tried again.
 
-``-m``, ``-k`` and paths choose other tests. Of a path all are run that are not `slow`. Arguments do not reach the third step, but PYTEST_ADDOPTS does.
+``-m``, ``-k`` and paths choose other tests. Of a path all are run that are not `slow`. Arguments do not reach
+the third step, but PYTEST_ADDOPTS does.
 """
 
 from __future__ import annotations

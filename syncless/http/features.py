@@ -6,8 +6,8 @@ Takes the modules that a build may leave out (setup.py). Gives lines of text.
 from __future__ import annotations
 
 import importlib.util
-import platform
-from importlib.metadata import version
+
+import greenlet
 
 import syncless
 from syncless._core.loop import checked, compiler
@@ -27,6 +27,8 @@ FEATURES = {
 
 def features() -> str:
     """Of this build, in lines."""
+    import platform  # which few servers need
+
     has, lacks = list(BACKENDS), []
     for name, (module, cure) in FEATURES.items():
         try:
@@ -41,7 +43,7 @@ def features() -> str:
     return "\n".join(
         (
             f"syncless {syncless.__version__}",
-            f"CPython {platform.python_version()}, greenlet {version('greenlet')}, {system}",
+            f"CPython {platform.python_version()}, greenlet {greenlet.__version__}, {system}",
             f"compiled by {compiler}{', with assertions' if checked else ''}",
             f"has: {', '.join(has)}",
             *(f"lacks: {each}" for each in lacks),
