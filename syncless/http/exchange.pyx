@@ -395,7 +395,7 @@ cdef class Exchange(Tasklet):
         if not self.response.keep_alive or self.response.minor == HTTP_2:
             return 0
         self.response.keep_alive = False
-        if self.body.drainable(self.listener.limits.drain_bytes):
+        if self.body.drainable(self.listener.limits.drain_bytes) and not self.body.is_read():
             self.peer.send_soon()
             try:
                 self.response.keep_alive = self.body.drain(self.listener.limits.drain_bytes)

@@ -122,6 +122,7 @@ cdef class Body:
     cdef bint at_hand(self) noexcept
     cdef Py_ssize_t gather(self, char* into, Py_ssize_t n) except -1
     cdef bint drainable(self, Py_ssize_t most) noexcept
+    cdef bint is_read(self) noexcept
     cdef bint drain(self, Py_ssize_t most) except -1
 
     cdef Peer readable_source(self)

@@ -506,9 +506,12 @@ cdef class Body:
         return got
 
     cdef bint drainable(self, Py_ssize_t most) noexcept:
-        """Whether the rest of the body may be short enough to be read away, and no other tasklet reads it."""
-        return not self.broken and not self.expects_continue and self.framing.left <= most and (
-            self.source is None or not self.source.is_read())
+        """Whether the rest of the body may be short enough to be read away."""
+        return not self.broken and not self.expects_continue and self.framing.left <= most
+
+    cdef bint is_read(self) noexcept:
+        """Whether another tasklet waits for more of it, so that it cannot be read away."""
+        return not self.framing.ended and self.source is not None and self.source.is_read()
 
     cdef bint drain(self, Py_ssize_t most) except -1:
         """Reads the rest of the body away. False if it has more than `most` bytes."""

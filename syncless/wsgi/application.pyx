@@ -209,7 +209,8 @@ cdef class WSGIExchange(Exchange):
         if ((type(result) is list or type(result) is tuple) and self.response.status is not None
                 and not self.upgraded):
             # no close(), and the length is known without a question
-            if not self.body.framing.ended and not self.body.drainable(self.listener.limits.drain_bytes):
+            if not self.body.framing.ended and (
+                    self.body.is_read() or not self.body.drainable(self.listener.limits.drain_bytes)):
                 self.response.keep_alive = False    # the head says so
             if len(result) == 1:
                 only = <object> (PyList_GET_ITEM(result, 0) if type(result) is list

@@ -235,9 +235,13 @@ def write():
     with open(f"threads-{os.getpid()}", "w") as file:
         file.write(str(number))
 def count():
+    from syncless._core.cpython import forkhooks
     from syncless._core.current import directly
-    directly(write)  # under the patch files take a thread
-os.register_at_fork(before=count)  # the first to be registered is the last to be called
+    if not hooks:
+        hooks.append(lambda: directly(write))  # under the patch files take a thread
+        forkhooks._before.insert(0, hooks[0])  # it is called last of all
+hooks = []
+os.register_at_fork(before=count)
 """
 
 
