@@ -166,15 +166,18 @@ PRICES = {
 """A load -> the same without the record of its waits, and what it may need at most, as a multiple of that."""
 
 
-def collected(command: list[str], tree: pathlib.Path) -> subprocess.Popen[str]:
-    """The command under callgrind, with hash randomisation and other causes of variation turned off."""
+def collected(
+    command: list[str], tree: pathlib.Path, out: pathlib.Path | str = "/dev/null"
+) -> subprocess.Popen[str]:
+    """The command under callgrind, with hash randomisation and other causes of variation turned off. `out`:
+    the file of its counts."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(tree),
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    valgrind = ["setarch", "-R", "valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+    valgrind = ["setarch", "-R", "valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"]
     return subprocess.Popen(
         [*valgrind, sys.executable, *command], env=environment, stderr=subprocess.PIPE, text=True
     )

@@ -283,6 +283,11 @@ PARTS = [
         "make soak SECONDS=25; make soak SECONDS=25 ARGS='--takeovers 10000'",
         alone=True,
     ),
+    Part(
+        "hostile",
+        "instructions for each byte of hostile clients, by valgrind",
+        ".venv/bin/python -m benchmark.hostile",
+    ),
     Part("bench", "whether the benchmarks work", "make bench ARGS=--quick", alone=True),
 ]
 
