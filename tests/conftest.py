@@ -15,6 +15,7 @@ from _pytest import timing
 import syncless
 from syncless._core.poll.backends import BACKENDS
 from tests import virtualtime
+from tests.wide import is_wide
 
 pytest_plugins = ["tests.plugin"]
 
@@ -52,6 +53,13 @@ def pytest_sessionstart(session):
             found = importlib.util.find_spec(name)
             for folder in (found and found.submodule_search_locations) or ():
                 compileall.compile_dir(folder, quiet=2)
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if is_wide(item.path):
+            item.add_marker("wide")
 
 
 def pytest_collection_finish():

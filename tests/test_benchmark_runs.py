@@ -18,6 +18,7 @@ from benchmark import plots, quiet, report
 from benchmark.experiments import EXPERIMENTS
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 ROOT = pathlib.Path(__file__).parent.parent
 STAT = """cpu  {user} 0 0 {idle} 0 0 0 {stolen} 0 0
 cpu0 0 0 0 0 0 0 0 0 0 0
@@ -132,7 +133,6 @@ def test_run_goes_on_where_an_earlier_one_has_ended(run, monkeypatch):
     assert run(looks(), [30.0, 30.0], *again)[1]["peers"]["syncless"]["rounds"][0]["cpu_us"] == 30
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_commit_is_called_changed_by_files_that_are_no_results(tmp_path, monkeypatch):
     def git(*arguments):
         names = ("-c", "user.name=a", "-c", "user.email=a@b.c")

@@ -3,6 +3,8 @@
 import ast
 import pathlib
 
+from tests.wide import WIDE, is_wide
+
 TESTS = pathlib.Path(__file__).parent
 FILES = sorted(TESTS.rglob("test_*.py"))
 MOST = 40
@@ -44,6 +46,11 @@ def lengths(seconds):
     if isinstance(seconds, ast.IfExp):
         return lengths(seconds.body) + lengths(seconds.orelse)
     return [seconds.value] if isinstance(seconds, ast.Constant) else []
+
+
+def test_files_that_are_left_to_the_gate_are_there():
+    assert all((TESTS / name).exists() for name in WIDE)
+    assert is_wide(TESTS / "contrib/test_django.py") and not is_wide(TESTS / "wsgi/test_wsgi.py")
 
 
 def test_few_tests_are_realtime_and_each_says_why():

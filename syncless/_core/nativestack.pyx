@@ -11,6 +11,8 @@ that lies behind a call instruction. Among them may be one that an earlier call 
 Both end at the interpreter's own code. Below it there may be another tasklet's stack that was copied away.
 """
 
+import itertools
+
 
 cdef extern from *:
     """
@@ -165,6 +167,21 @@ cdef extern from *:
     #endif
     }
 
+    /* What the kernel calls a call, if it waits. glibc 2.41 makes it in a function that has no name. */
+    static const char *syncless_call_name(long number) {
+        switch (number) {
+    #define SYNCLESS_CALL(name) case SYS_##name: return #name;
+        SYNCLESS_CALL(read) SYNCLESS_CALL(readv) SYNCLESS_CALL(write) SYNCLESS_CALL(writev)
+        SYNCLESS_CALL(recvfrom) SYNCLESS_CALL(recvmsg) SYNCLESS_CALL(sendto) SYNCLESS_CALL(sendmsg)
+        SYNCLESS_CALL(connect) SYNCLESS_CALL(accept) SYNCLESS_CALL(accept4) SYNCLESS_CALL(ppoll)
+        SYNCLESS_CALL(epoll_pwait) SYNCLESS_CALL(nanosleep) SYNCLESS_CALL(clock_nanosleep)
+    #ifdef SYS_poll         /* of older processors */
+        SYNCLESS_CALL(poll) SYNCLESS_CALL(select) SYNCLESS_CALL(epoll_wait)
+    #endif
+        default: return NULL;
+        }
+    }
+
     /* Reads the stack of a thread that waits in a call of the kernel. */
     static int syncless_read(uintptr_t stack, uintptr_t place) {
         static uintptr_t words[4096];
@@ -200,6 +217,7 @@ cdef extern from *:
     int dladdr(const void* address, Dl_info* info) nogil
     int ask "syncless_ask" (unsigned long thread) nogil
     size_t syncless_syscall_of(int number, char* text, size_t room) nogil
+    const char* call_name "syncless_call_name" (long number) nogil
     int read_stack "syncless_read" (unsigned long stack, unsigned long place) nogil
     void prepare "syncless_prepare" () nogil
     int getpid()
@@ -230,10 +248,12 @@ cdef list _walk(unsigned long thread, int number):
     cdef Dl_info info
     cdef int i, count
     cdef char text[256]
+    cdef const char* call = NULL
     cdef bytes kernel = text[:syncless_syscall_of(number, text, sizeof(text))]
     said = kernel.decode().split()      # nothing if it has ended, or this system does not tell
     if len(said) == 9:
         count = read_stack(int(said[7], 16), int(said[8], 16))
+        call = call_name(int(said[0]))
     elif said == ["running"]:
         with nogil:
             count = ask(thread)
@@ -247,6 +267,10 @@ cdef list _walk(unsigned long thread, int number):
             break
         name = None if info.dli_sname == NULL else (<bytes> info.dli_sname).decode(errors="replace")
         found.append((name, (<bytes> info.dli_fname).decode(errors="surrogateescape")))
+    if call != NULL:
+        in_libc = list(itertools.takewhile(lambda frame: frame[1] == found[0][1], found))
+        if not any(name for name, _ in in_libc):
+            found[len(in_libc) - 1] = call.decode(), found[0][1]
     return found
 
 

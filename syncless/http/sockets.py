@@ -204,9 +204,9 @@ NO_SYN = ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0,
 others pass."""
 
 
-def begin_no_more(listener: socket.socket) -> None:
+def begin_no_more(listener: socket.socket) -> bool:
     """From now on the socket begins no connection, while those whose handshake has begun still come to be
-    accepted.
+    accepted. Whether the system allows that.
 
     Fact: closing a listening socket resets the connections that wait in it, and those of which the system has
     not told yet: half of the handshake is done, or with TCP_DEFER_ACCEPT all of it, and the request is on its
@@ -217,13 +217,16 @@ def begin_no_more(listener: socket.socket) -> None:
     tests/wsgi/test_stop.py::test_stopping_loses_no_connection_that_has_been_made
     """
     if listener.family == socket.AF_UNIX or sys.platform != "linux":
-        return
+        return False
     import ctypes  # only here
 
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in NO_SYN))
     program = struct.pack("HP", len(NO_SYN), ctypes.addressof(code))
-    with contextlib.suppress(OSError):  # a sandbox may forbid it
+    try:
         listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
+    except OSError:  # a sandbox may forbid it, and some systems do so to all but root
+        return False
+    return True
 
 
 def shut(listener: socket.socket) -> None:

@@ -34,9 +34,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from syncless._core.calls.descriptors import pending_descriptor
+from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import current, give_way
 from syncless._core.tasklet import Tasklet, spawn
-from syncless._core.threadloop import current_loop
+from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.select import readable, select
 from syncless._core.wait.sync import Event
 from syncless.patches.registry import Patcher, when_imported
@@ -55,6 +56,8 @@ _masks: weakref.WeakKeyDictionary[Tasklet[Any], set[Any]] = weakref.WeakKeyDicti
 """The signals blocked by tasklets other than the main one."""
 _handling: set[Tasklet[Any] | None] = set()
 """Tasklets in which a handler runs."""
+_forker: Tasklet[Any] | None = None
+"""In the child of a fork: the tasklet that has forked."""
 _came: list[Event] = []
 """An event for each tasklet in pause()."""
 _wakeup: tuple[int, bool] = (-1, True)
@@ -141,7 +144,18 @@ def _shown(handler: Any) -> Any:
 def _in_main_thread() -> bool:
     """Whether this is the main tasklet or a callback of the asyncio loop that it runs, a handler, or, in the
     child of a fork, the tasklet that forked."""
-    return current() in _handling or threading.current_thread() is threading.main_thread()
+    me = current()
+    return me in _handling or me is _forker or threading.current_thread() is threading.main_thread()
+
+
+def _begin_child() -> None:
+    """asyncio's hook (Python 3.12 and later) makes a tasklet another thread before it asks whether it is in
+    the main one."""
+    global _forker
+    _forker = current() if all_loops() else None
+
+
+at_fork(in_child=_begin_child)
 
 
 def set_signal(signalnum: int, handler: Any) -> Any:

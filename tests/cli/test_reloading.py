@@ -1,6 +1,7 @@
 """--reload, as a developer meets it: a file is saved, the next answer is the new code's."""
 
 import os
+import shutil
 import signal
 import subprocess
 import urllib.error
@@ -159,6 +160,7 @@ def test_name_that_only_begins_with_a_path_is_not_watched(develop, tmp_path):
     assert "inside.html changed" in server.said and "page.html" not in server.said
 
 
+@pytest.mark.skipif(shutil.which("ps") is None, reason="ps is not installed")
 def test_watching_process_ends_with_a_master_that_is_killed(develop):
     server = develop()
     assert server.answers(b"one")

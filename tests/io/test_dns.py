@@ -54,7 +54,8 @@ def test_names_in_other_letters(server):
             dns.getaddrinfo(wrong, 80)
     with pytest.raises(TypeError):
         dns.getaddrinfo(5, 80)
-    assert fails("a\0b", standard.EAI_NONAME)
+    for name in ("both.example\0b", b"both.example\0b"):  # the C library would find the first part
+        assert fails(name, standard.EAI_NONAME)
 
 
 def test_the_search_list(server, files):

@@ -79,7 +79,7 @@ def test_request_that_waits_for_a_lock_knows_who_held_it(make):
 @pytest.mark.parametrize(
     ("make", "inner", "give", "is_given"),
     [
-        ("held(_get_module_lock('module'))", "lock", "release", "thing.count == 0"),
+        ("held(_get_module_lock('module'))", "lock", "release", "not thing.count"),
         ("held(threading.Semaphore())", "_cond", "release", "thing.acquire(False)"),
         ("held(threading.BoundedSemaphore())", "_cond", "release", "thing.acquire(False)"),
         ("filled(queue.Queue())", "mutex", "task_done", "thing.unfinished_tasks == 0"),

@@ -167,6 +167,8 @@ def getaddrinfo(
     flags: int = 0,
 ) -> AddressInfo:
     """socket.getaddrinfo, cooperative."""
+    if isinstance(host, (str, bytes)) and ("\0" if isinstance(host, str) else b"\0") in host:  # type: ignore[operator]
+        raise error(_stdlib.EAI_NONAME)  # the C library would look for what is before it
     if host is None or flags & NUMERICHOST or is_numeric(host):
         return list(_getaddrinfo(host, port, family, type, proto, flags))
     if _in_thread:
@@ -176,7 +178,7 @@ def getaddrinfo(
     if known is not None and known[0] > time.monotonic() and known[1] == _resolver.generation:
         return known[2].copy()
     name = _plain(host)
-    if family not in (AF_UNSPEC, AF_INET, AF_INET6) or "\0" in name:
+    if family not in (AF_UNSPEC, AF_INET, AF_INET6):
         return list(_getaddrinfo(host, port, family, type, proto, flags))  # which reports the error
     if not isinstance(port, int) or port < 0 or proto or type not in (0, 1, 2):
         # an unknown service or combination is an error before any name is asked for
