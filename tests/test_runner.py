@@ -244,6 +244,14 @@ def test_parts_that_are_aside_run_beside_those_that_are_alone(checked):
     assert status == 0, said
 
 
+def test_part_that_would_begin_too_late_is_skipped_unless_all_must_run(checked):
+    late = part("late", "echo it ran", begins_within=-1)
+    status, said = checked(late)
+    assert status == 0 and "late: skipped" in said and "it ran" not in said
+    status, said = checked(late, arguments=["--complete"])
+    assert status == 0 and "it ran" in said
+
+
 def test_names_of_parts_are_different_and_the_gate_has_what_it_needs():
     assert max(collections.Counter(each.name for each in parts.PARTS).values()) == 1
     gate = {each.name for each in parts.PARTS if each.gate}
