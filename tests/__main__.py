@@ -86,14 +86,16 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-PACKAGE = re.compile(r"could not import '(\w+)|pip install ([\w-]+)")
+PACKAGE = re.compile(r"could not import '(\w+)|pip install (?!-)([\w-]+)|^(\w+) is not installed$")
 """In the reason of a test that needs a package which is not installed."""
 
 
 def grouped(reasons: Iterable[str]) -> list[tuple[str, int]]:
     """(reason, how many tests), the most common first, in at most MOST_REASONS lines."""
     counts = collections.Counter(reasons)
-    packages = {reason: found[1] or found[2] for reason in counts if (found := PACKAGE.search(reason))}
+    packages = {
+        reason: found[1] or found[2] or found[3] for reason in counts if (found := PACKAGE.search(reason))
+    }
     if len(packages) > 1:
         names = ", ".join(sorted(set(packages.values()), key=str.lower))
         needs = f"they need packages that are not installed (`pip install --group clients`): {names}"
