@@ -188,8 +188,15 @@ PARTS = [
     Part("lint", "style and types", "make lint", gate=True, aside=True),
     Part("oldest-build", f"a build for Python {OLDEST}", built(OLDEST), gate=True, aside=True),
     Part("3.13-build", "one for 3.13", built("3.13"), gate=True, aside=True, after=("build", "root")),
+    Part("newest-build", f"one for {NEWEST}", built(NEWEST), gate=True, aside=True, after=("build", "root")),
     Part("test", "all tests that are not slow", "make test ARGS=\"-m 'not slow'\"", gate=True, alone=True),
-    Part("newest", f"what differs between Pythons, on {NEWEST}", on_python(NEWEST, *SELECTION), gate=True),
+    Part(
+        "newest",
+        f"what differs between Pythons, on {NEWEST}",
+        on_python(NEWEST, *SELECTION),
+        gate=True,
+        after=("newest-build",),
+    ),
     Part(
         "oldest",
         f"the same on {OLDEST}",
@@ -216,10 +223,17 @@ PARTS = [
         """,
         gate=True,
         aside=True,
-        after=("root", "3.13-build"),  # both may install debootstrap
+        after=("root", "newest-build"),  # both may install debootstrap
         begins_within=240,  # it takes minutes beside others, and the gate has twenty
     ),
     Part("sanitize-quick", "HTTP and the engine under sanitizers", "make sanitize ARGS='--quick'", gate=True),
+    Part("wheel", "the wheel, tested in an empty directory without our sources", WHEEL, gate=True),
+    Part(
+        "fidelity-quick",
+        "the interpreter's own tests, patched",
+        "make fidelity ARGS='-j3 --quick'",
+        gate=True,
+    ),
     Part(
         "simulate-quick",
         "seeded schedules and faults under sanitizers, by seeds that are known to be good",
@@ -229,13 +243,6 @@ PARTS = [
         """,
         gate=True,
         after=("build", "sanitize-quick"),  # whose tree it uses
-    ),
-    Part("wheel", "the wheel, tested in an empty directory without our sources", WHEEL, gate=True),
-    Part(
-        "fidelity-quick",
-        "the interpreter's own tests, patched",
-        "make fidelity ARGS='-j3 --quick'",
-        gate=True,
     ),
     Part(
         "slow",
