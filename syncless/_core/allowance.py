@@ -13,8 +13,10 @@ import re
 import time
 from collections.abc import Callable, Iterator
 
+from syncless._core.cpython.functions import original_of
+
 # The interpreter's own, whatever is put in their place later (syncless.patches): none of these files waits.
-_open, _read, _close, _monotonic = os.open, os.read, os.close, time.monotonic
+_open, _read, _close = original_of(os.open), original_of(os.read), original_of(os.close)
 _affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
 
 SECONDS = 1.0
@@ -43,7 +45,7 @@ class Allowance:
         return self._memory
 
     def _look(self) -> None:
-        now = _monotonic()
+        now = time.monotonic()
         if now - self._read_at < SECONDS:
             return
         processors = len(_affinity(0)) if _affinity is not None else os.cpu_count() or 1

@@ -25,8 +25,7 @@ Debug builds check in census() what holds between any two steps of the engine, e
 where its field is declared (tests/core/test_invariants.py).
 """
 
-# the interpreter's own, whatever is put in its place later
-from signal import set_wakeup_fd as _set_wakeup_fd
+import signal
 import threading
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -57,7 +56,10 @@ from syncless._core.scheduler cimport (
 from syncless._core.timers cimport TimerHeap, next_deadline
 from syncless._core.wait.waitqueue cimport WaitQueue, wake_all
 
+from syncless._core.cpython.functions import original_of
 from syncless._core.poll.backends import new_poller
+
+cdef object _set_wakeup_fd = original_of(signal.set_wakeup_fd)
 
 
 @cython.final

@@ -33,15 +33,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from syncless._core.cpython.forkhooks import at_fork
+from syncless._core.cpython.functions import original_of
 
 # The interpreter's own, whatever is put in their place later (syncless.patches).
-_start_new_thread, _sleep, _monotonic, _poll = (
-    _thread.start_new_thread,
-    time.sleep,
-    time.monotonic,
-    select.poll,
-)
-_write, _open_fd, _dup, _close, _fstat = os.write, os.open, os.dup, os.close, os.fstat
+_start_new_thread, _sleep = original_of(_thread.start_new_thread), original_of(time.sleep)
+_monotonic, _poll = time.monotonic, select.poll
+_write, _open_fd, _dup = original_of(os.write), original_of(os.open), original_of(os.dup)
+_close, _fstat = original_of(os.close), original_of(os.fstat)
 
 HELD = 1 << 23
 """Bytes that wait for the reader at most (the access log: the same)."""

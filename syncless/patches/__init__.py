@@ -6,8 +6,6 @@ blocking programs run concurrently.
     from syncless.patches import patch_all
     patch_all()                         # before or after any import
 
-A method that was taken from its object before (``acquire = lock.acquire``) stays as it was.
-
 Nothing of the standard library is copied. A few primitives are replaced, and the modules that use them
 (threading, queue, ssl, subprocess, http, selectors, asyncio ...) wait cooperatively by themselves.
 `describe()` shows each replacement; `patched()` undoes them at the end of its block.

@@ -6,10 +6,11 @@ import math
 import time
 from typing import Any
 
+from syncless._core.cpython.functions import original_of
 from syncless._core.current import sleep as park_for
 from syncless.patches.registry import Patcher
 
-_sleep = time.sleep
+_sleep = original_of(time.sleep)
 
 
 def sleep(seconds: Any, /) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
+from syncless._core.cpython.functions import original_of
 from syncless._core.current import give_way
 from syncless.patches.registry import Patcher, when_imported
 
@@ -30,6 +31,8 @@ _pool = ThreadPool(8)
 
 def _sized(original: Callable[..., Any], index: int) -> Callable[..., Any]:
     """`index`: which argument is the data."""
+
+    original = original_of(original)
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -52,6 +55,8 @@ def _expands(original: Callable[..., Any], unlimited: int) -> Callable[..., Any]
     `unlimited`: the max_length that means no limit.
     """
 
+    original = original_of(original)
+
     @functools.wraps(original)
     def decompress(self: Any, data: Any, max_length: int = unlimited) -> Any:
         small = isinstance(data, (bytes, bytearray, memoryview)) and len(data) < ABOVE
@@ -73,6 +78,8 @@ def _expands(original: Callable[..., Any], unlimited: int) -> Callable[..., Any]
 def _decompress(original: Callable[..., Any]) -> Callable[..., Any]:
     """zlib.decompress."""
 
+    original = original_of(original)
+
     @functools.wraps(original)
     def decompress(data: Any, /, wbits: int = zlib.MAX_WBITS, bufsize: int = zlib.DEF_BUF_SIZE) -> Any:
         small = not isinstance(data, (bytes, bytearray, memoryview)) or len(data) * EXPANSION < ABOVE
@@ -92,6 +99,8 @@ def _decompress(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _long(original: Callable[..., Any]) -> Callable[..., Any]:
+    original = original_of(original)
+
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         return _pool.run(original, *args, **kwargs) if may_use_threads() else original(*args, **kwargs)

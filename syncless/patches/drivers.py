@@ -1,5 +1,6 @@
 """Libraries that have a hook or a choice for how to wait: database drivers that wait in C, where no patch
-reaches (psycopg2 and psycopg 3), grpcio, python-engineio, and eventlet.
+reaches (psycopg2 and psycopg 3), grpcio, python-engineio, and eventlet; and functions of C that wait for
+threads or events of their own, which are called in OS threads.
 
 The hooks are set when the library is imported, or now if it has been. psycopg2 and
 grpcio have files of their own.
@@ -11,7 +12,16 @@ import importlib
 from typing import Any
 
 from syncless.patches import grpc, mysql, psycopg2, queries
+from syncless.patches.offload import patch_names
 from syncless.patches.registry import Patcher, when_imported
+from syncless.tools.offloading import Offload
+
+IN_THREADS = (
+    "watchfiles._rust_notify.RustNotify.watch",
+    "zmq.backend.cython._zmq.proxy",
+    "zmq.backend.cython._zmq.proxy_steerable",
+)
+_pool = Offload(1024, "waits in C")  # a wait may last as long as the process
 
 
 def _psycopg(patcher: Patcher, waiting: Any) -> None:
@@ -38,6 +48,8 @@ def _eventlet(patcher: Patcher, hubs: Any) -> None:
 
 
 def patch(patcher: Patcher) -> None:
+    for name in IN_THREADS:
+        patch_names(patcher, name, _pool, "waits in C")
     when_imported(patcher, "eventlet.hubs", _eventlet)
     when_imported(patcher, "psycopg2.extensions", psycopg2.patch)
     when_imported(patcher, "psycopg.waiting", _psycopg)

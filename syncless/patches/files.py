@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import mmap
 import os
-import pathlib
 import select
 import stat
 import sys
@@ -30,8 +29,9 @@ from syncless._core.calls.files import (
     close_under_waiters,
     is_file,
 )
+from syncless._core.cpython.functions import original_of
 from syncless._core.current import sleep, wait_readable, wait_writable
-from syncless.patches.registry import Patcher, when_imported
+from syncless.patches.registry import Patcher
 from syncless.patches.types import fileobjects
 
 DESCRIPTORS: dict[str, Callable[..., Any]] = {
@@ -59,19 +59,17 @@ FILE = {
 }
 FILE_SOMETIMES = ("close", "seek", "truncate")
 ENTRY = ("stat", "is_dir", "is_file", "is_symlink")
-SUPPORTED = ("supports_dir_fd", "supports_effective_ids", "supports_fd", "supports_follow_symlinks")
-"""Sets of functions in os, to which the new functions are added."""
 
 EVENT_PAUSE = 0.002
 """Seconds between two tries to write to an eventfd whose counter is nearly full."""
 
-_eventfd_read: Any = getattr(os, "eventfd_read", None)
-_eventfd_write: Any = getattr(os, "eventfd_write", None)
-_scandir, _listdir = os.scandir, os.listdir
-_dup2, _closerange = os.dup2, os.closerange
+_eventfd_read: Any = original_of(getattr(os, "eventfd_read", None))
+_eventfd_write: Any = original_of(getattr(os, "eventfd_write", None))
+_scandir, _listdir = original_of(os.scandir), original_of(os.listdir)
+_dup2, _closerange = original_of(os.dup2), original_of(os.closerange)
 _poll: Any = getattr(select, "poll", None)
-_sendfile: Any = getattr(os, "sendfile", None)
-_splice: Any = getattr(os, "splice", None)
+_sendfile: Any = original_of(getattr(os, "sendfile", None))
+_splice: Any = original_of(getattr(os, "splice", None))
 
 
 class Entries:
@@ -261,7 +259,7 @@ def patch(patcher: Patcher) -> None:
         patcher.rebind(os, name, new, "waits for the other end of a pipe, or for a disk")
     for name in (*PATHS, *TWO_PATHS, *SOMETIMES, *BY_NATURE, "open", "listdir", "scandir", "chdir", "fchdir"):
         if hasattr(os, name):
-            _replace(patcher, name, _cooperative(name), waits)
+            patcher.rebind(os, name, _cooperative(name), waits)
     if _eventfd_read is not None:
         patcher.rebind(os, "eventfd_read", eventfd_read, "waits for a writer")
         patcher.rebind(os, "eventfd_write", eventfd_write, "waits for room in the counter")
@@ -284,31 +282,7 @@ def patch(patcher: Patcher) -> None:
                 patcher.member_in_place(owner, name, new, "calls itself reentrant when two tasklets use it")
     fileobjects.set_slots(True)
     patcher.note("_io.FileIO.__init__", fileobjects.run_init, waits, lambda: fileobjects.set_slots(False))
-    when_imported(patcher, "tempfile", _patch_tempfile)
     for name in ("close", "__exit__"):
         new = fileobjects.map_close(mmap.mmap.__dict__[name])
         patcher.member_in_place(mmap.mmap, name, new, "waits for a disk")
     patcher.member_in_place(mmap.mmap, "flush", fileobjects.map_flush, "waits for a disk")
-
-
-def _patch_tempfile(patcher: Patcher, tempfile: Any) -> None:
-    """tempfile's closer keeps os.unlink as a default, in case the module is gone when it runs."""
-    for function in vars(tempfile._TemporaryFileCloser).values():
-        unlink = getattr(os.unlink, "original", None)
-        if unlink is not None and unlink in (getattr(function, "__defaults__", None) or ()):
-            patcher.default(function, unlink, os.unlink, "keeps os.unlink")
-
-
-def _replace(patcher: Patcher, name: str, new: Any, why: str) -> None:
-    old = getattr(os, name)
-    patcher.rebind(os, name, new, why)
-    for members in (getattr(os, group) for group in SUPPORTED):
-        if old in members:
-            members.add(new)
-            patcher.at_undo(lambda members=members: members.discard(new))  # type: ignore[misc]
-    accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps the functions in a class
-    if accessor is not None:
-        for member, value in list(vars(accessor).items()):
-            if value is old or getattr(value, "__func__", None) is old:
-                stands = new if value is old else staticmethod(new)
-                patcher.member(accessor, member, stands, "keeps os." + name)

@@ -17,6 +17,7 @@ from typing import Any
 from syncless._core.allowance import processors
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
+from syncless._core.cpython.functions import original_of
 from syncless.patches.registry import Patcher, when_imported
 
 PBKDF2_ITERATIONS = 500
@@ -37,6 +38,8 @@ _pool = ThreadPool(processors)
 
 def _long(original: Callable[..., Any], is_short: Callable[..., bool] | None = None) -> Callable[..., Any]:
     """The function in a thread, unless is_short(*args, **kwargs) or the arguments are wrong."""
+
+    original = original_of(original)
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -108,7 +111,7 @@ def _crypt(patcher: Patcher, module: Any) -> None:
     if crypt_r is None:
         return
     crypt_r.restype = ctypes.c_char_p
-    original = module.crypt
+    original = original_of(module.crypt)
 
     def in_thread(word: bytes, salt: bytes) -> str:
         digest = crypt_r(word, salt, ctypes.create_string_buffer(CRYPT_DATA))

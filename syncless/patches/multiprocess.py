@@ -9,14 +9,12 @@ finally every 5 ms. A process that has nothing else to do waits in the kernel.
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
-from syncless._core.calls import descriptors
 from syncless._core.current import current, give_way, sleep
 from syncless._core.threadloop import current_loop
-from syncless.patches.registry import Patcher, instances_of, when_imported
+from syncless.patches.registry import Patcher, instances_of
 from syncless.patches.types.locks import get_ident
 from syncless.tools.imports import loaded
 
@@ -31,7 +29,6 @@ FIRST_PAUSE, LAST_PAUSE = 0.0001, 0.005
 RECURSIVE = 0
 """The kind of semaphore that belongs to its holder: an RLock."""
 
-_os_read, _os_write = os.read, os.write
 _acquire: Any = getattr(SemLock, "acquire", None)
 _release: Any = getattr(SemLock, "release", None)
 _is_mine: Any = getattr(SemLock, "_is_mine", None)
@@ -116,12 +113,6 @@ def _renew_methods() -> None:
                 made._make_methods()
 
 
-def _connections(patcher: Patcher, connection: Any) -> None:
-    if hasattr(os, "readv"):
-        patcher.default(connection.Connection._send, _os_write, descriptors.write, "keeps os.write")
-        patcher.default(connection.Connection._recv, _os_read, descriptors.read, "keeps os.read")
-
-
 def patch(patcher: Patcher) -> None:
     if SemLock is not None:
         # noted first, because it must be undone last
@@ -137,4 +128,3 @@ def patch(patcher: Patcher) -> None:
         for name, new in members.items():
             patcher.member_in_place(SemLock, name, new, "stops the thread, or knows threads only")
         _renew_methods()
-    when_imported(patcher, "multiprocessing.connection", _connections)

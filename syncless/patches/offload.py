@@ -8,10 +8,10 @@ the module is imported. All of them share one pool.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from syncless.patches.registry import Patcher, when_imported
 from syncless.tools.offloading import Offload
@@ -22,11 +22,17 @@ WHY = "is to run in an OS thread"
 _pool = Offload(THREADS, "offload")
 
 
+class _Change(NamedTuple):
+    wrap: Callable[[Any], Any]
+    """Makes the function that stands in the place of another."""
+    why: str
+
+
 def area_of(name: str) -> str:
     return f"offload {name}"
 
 
-def patch_names(patcher: Patcher, name: str) -> None:
+def patch_names(patcher: Patcher, name: str, pool: Any = _pool, why: str = WHY) -> None:
     """The changes for one name. ValueError if it is none."""
     path = name.removesuffix(".*")
     parts = path.split(".")
@@ -35,16 +41,16 @@ def patch_names(patcher: Patcher, name: str) -> None:
             f"{name!r} is not an import path, such as 'package.module.function' or 'package.module.*'"
         )
     for length in range(len(parts), 0, -1):
-        change = partial(_offload, path=parts[length:])
-        when_imported(patcher, ".".join(parts[:length]), change)
+        changes = partial(_offload, path=parts[length:], change=_Change(pool.wrap, why))
+        when_imported(patcher, ".".join(parts[:length]), changes)
 
 
-def _offload(patcher: Patcher, module: ModuleType, path: list[str]) -> None:
+def _offload(patcher: Patcher, module: ModuleType, path: list[str], change: _Change) -> None:
     """Offloads the functions that the rest of a path means in the module; none if it names a submodule."""
     if not path:
         for name, value in list(vars(module).items()):
             if not name.startswith("_") and _may_be_offloaded(value) and _is_of(module, value):
-                patcher.rebind(module, name, _pool.wrap(value), WHY)
+                patcher.rebind(module, name, change.wrap(value), change.why)
         return
     owner: Any = module
     if _is_submodule(module, path[0]):
@@ -59,11 +65,11 @@ def _offload(patcher: Patcher, module: ModuleType, path: list[str]) -> None:
             f"offload={'.'.join([module.__name__, *path])!r}: {module.__name__} has no {'.'.join(path)}"
         )
     if isinstance(found, type):
-        _offload_class(patcher, found)
+        _offload_class(patcher, found, change)
     elif isinstance(owner, type):
-        _offload_method(patcher, owner, path[-1], found)
+        _offload_method(patcher, owner, path[-1], found, change)
     else:
-        patcher.rebind(owner, path[-1], _pool.wrap(found), WHY)
+        patcher.rebind(owner, path[-1], change.wrap(found), change.why)
 
 
 def _is_submodule(module: ModuleType, name: str) -> bool:
@@ -74,18 +80,18 @@ def _is_submodule(module: ModuleType, name: str) -> bool:
     return is_package and importlib.util.find_spec(f"{module.__name__}.{name}") is not None
 
 
-def _offload_class(patcher: Patcher, owner: type) -> None:
+def _offload_class(patcher: Patcher, owner: type, change: _Change) -> None:
     for name, value in list(vars(owner).items()):
         if not name.startswith("_") and _may_be_offloaded(value):
-            _offload_method(patcher, owner, name, value)
+            _offload_method(patcher, owner, name, value, change)
 
 
-def _offload_method(patcher: Patcher, owner: type, name: str, value: Any) -> None:
+def _offload_method(patcher: Patcher, owner: type, name: str, value: Any, change: _Change) -> None:
     if isinstance(value, (staticmethod, classmethod)):
-        new: Any = type(value)(_pool.wrap(value.__func__))
+        new: Any = type(value)(change.wrap(value.__func__))
     else:
-        new = _pool.wrap(value)
-    patcher.member_in_place(owner, name, new, WHY)
+        new = change.wrap(value)
+    patcher.member_in_place(owner, name, new, change.why)
 
 
 def _may_be_offloaded(value: Any) -> bool:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 import os
 import select
-import selectors
 import time
 from collections.abc import Callable
 from typing import Any
 
+from syncless._core.cpython.functions import original_of
 from syncless._core.cpython.layouts import checked
 from syncless._core.current import give_way, wait_readable
 from syncless._core.wait import select as engine
@@ -31,7 +31,7 @@ INTERVAL = 0.02
 """Seconds. Without epoll, the time between two looks for events that the loop does not know."""
 
 watched_by = checked("poll objects")
-_select: Any = select.select
+_select: Any = original_of(select.select)
 _epoll = getattr(select, "epoll", None)
 _epoll_poll: Any = _epoll.poll if _epoll else None
 _poll: Any = getattr(select, "poll", None)
@@ -168,5 +168,3 @@ def patch(patcher: Patcher) -> None:
         patcher.member_in_place(_epoll, "poll", epoll_poll, "stops the thread")
     if _poll_type is not None:
         patcher.member_in_place(_poll_type, "poll", poll_poll, "stops the thread")
-    keeps = staticmethod(cooperative_select)
-    patcher.member(selectors.SelectSelector, "_select", keeps, "keeps select.select")

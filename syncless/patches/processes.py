@@ -23,13 +23,14 @@ from typing import Any
 from syncless._core.calls import descriptors
 from syncless._core.calls.files import DescriptorFunction, FileFunction, OpenFunction, may_use_threads
 from syncless._core.calls.threads import run_in_thread
+from syncless._core.cpython.functions import original_of
 from syncless._core.current import give_way, wait_readable
 from syncless.patches.registry import Patcher
 
 _stat, _open, _close = FileFunction(os.stat), OpenFunction(os.open), DescriptorFunction(os.close)
-_fork_exec: Any = _posixsubprocess.fork_exec
-_waitpid, _wait4, _system = os.waitpid, os.wait4, os.system
-_waitid: Any = getattr(os, "waitid", None)  # macOS has it since Python 3.13
+_fork_exec: Any = original_of(_posixsubprocess.fork_exec)
+_waitpid, _wait4, _system = original_of(os.waitpid), original_of(os.wait4), original_of(os.system)
+_waitid: Any = original_of(getattr(os, "waitid", None))  # macOS has it since Python 3.13
 
 
 def _until_it_ends(pid: int) -> bool:

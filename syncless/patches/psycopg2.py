@@ -17,11 +17,11 @@ Guarded by tests/patches/test_psycopg2.py.
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import select
 import sys
 import weakref
-from _thread import get_ident
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial, update_wrapper
 from itertools import chain, repeat
@@ -31,10 +31,13 @@ from typing import Any
 
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
+from syncless._core.cpython.functions import original_of
 from syncless._core.current import wait_readable, wait_writable
 from syncless._core.wait.sync import Event
 from syncless.patches.queries import cancel_until, finish, in_thread, shut_down
 from syncless.patches.registry import Patcher
+
+_get_os_ident = original_of(_thread.get_ident)
 
 LARGE_OBJECT = ("read", "write", "seek", "tell", "truncate", "unlink", "export", "close")
 ACTIVE = 1
@@ -108,7 +111,7 @@ class Psycopg2:
     def _wait(self, connection: Any) -> None:
         """Parks until the server has answered."""
         states = self.extensions
-        here = get_ident() in self._blocked
+        here = _get_os_ident() in self._blocked
         while (state := connection.poll()) != states.POLL_OK:
             if state not in (states.POLL_READ, states.POLL_WRITE):
                 raise states.OperationalError(f"psycopg2's connection is in the unknown state {state!r}")
@@ -153,7 +156,7 @@ class Psycopg2:
 
     def _blocking(self, ended: Event, connection: Any, function: Any, args: tuple[Any, ...]) -> Any:
         ended.clear()
-        me = get_ident()
+        me = _get_os_ident()
         self._blocked[me] = self._blocked.get(me, 0) + 1
         address = connection.pgconn_ptr if self._libpq and connection is not None else None
         nonblocking = address is not None and self._libpq.PQisnonblocking(address)

@@ -1,27 +1,30 @@
 """The changes that the patch has made: one record for each, by which it is described and undone.
 
 There are three ways to change something, and no others. A member of a class is replaced in place, so that
-objects made earlier have it too. A module's global is bound to something else, in that module and in every
-module that took it over by ``from ... import``. The default of a function's argument is replaced where no
-rebinding reaches.
+objects made earlier have it too. A module's built-in function is changed in place, so that every reference to
+it, wherever it is kept, calls the replacement. Any other global of a module is bound to something else, in
+that module and in every module that took it over by ``from ... import``.
 """
 
 from __future__ import annotations
 
+import _thread
 import gc
 import sys
 import threading
-from _thread import get_ident  # the interpreter's own, whatever is put in its place later
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from types import ModuleType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from syncless._core.cpython.replacing import set_in_type, stand_in
+from syncless._core.cpython.functions import original_of, take_place
+from syncless._core.cpython.replacing import change_builtin, change_builtin_back, set_in_type
 from syncless.tools.imports import when_executed
 
 T = TypeVar("T")
 _ABSENT: Any = object()
+_get_os_ident = original_of(_thread.get_ident)
 _members_of: Callable[[ModuleType], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
 
 
@@ -40,12 +43,12 @@ def _show_signature(old: Any, new: Any) -> None:
     """inspect.signature() of the replacement tells that of the original, if that has one."""
     shown = getattr(new, "__func__", new)
     if getattr(old, "__text_signature__", None) or (hasattr(old, "__code__") and not isinstance(shown, type)):
-        with suppress(AttributeError):  # a stand-in has it already
+        with suppress(AttributeError):
             shown.__wrapped__ = old
 
 
 def _check_thread(done: str) -> None:
-    if get_ident() != threading.main_thread().ident:
+    if _get_os_ident() != threading.main_thread().ident:
         raise RuntimeError(
             f"the standard library can be {done} in the main thread only: signals go to that thread, "
             "and each thread started under the patch is a tasklet of it"
@@ -73,6 +76,7 @@ class Registry:
         self.lock = threading.RLock()
         self._patchers: dict[str, Patcher] = {}
         self._globals = Globals()
+        self._methods = Methods()
 
     def areas(self) -> list[str]:
         return list(self._patchers)
@@ -91,7 +95,11 @@ class Registry:
         RuntimeError outside of the main thread.
         """
         with self.lock:
-            new = {area: Patcher(area, self._globals) for area in areas if area not in self._patchers}
+            new = {
+                area: Patcher(area, self._globals, self._methods)
+                for area in areas
+                if area not in self._patchers
+            }
             if new:
                 _check_thread("patched")
             try:
@@ -108,6 +116,7 @@ class Registry:
                 raise
             finally:
                 self._globals.replace()
+                self._methods.replace()
             self._patchers.update(new)
             return list(new)
 
@@ -121,6 +130,7 @@ class Registry:
                 if area in self._patchers:
                     self._patchers.pop(area).undo()
             self._globals.replace()
+            self._methods.replace()
 
 
 class Globals:
@@ -152,11 +162,48 @@ class Globals:
                     names[name] = wanted[id(value)][1]
 
 
+def _member_of(kind: type, name: str) -> Any:
+    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+
+
+class Methods:
+    """Methods of C that a program has taken from their objects before their classes got others: the bound
+    methods are changed, too."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, set[int]] = {}
+        self._changed: list[weakref.ref[Any]] = []
+
+    def add(self, name: str, new: Any) -> None:
+        """`new`: the member of a class that replaces one of that name. A `with` block ends as it has begun,
+        so its methods are left alone."""
+        if not name.startswith("__"):
+            self._members.setdefault(name, set()).add(id(new))
+
+    def replace(self) -> None:
+        """Changes those that there are, and changes back those whose classes have the originals again."""
+        for reference in self._changed:
+            method = reference()
+            if method is not None:
+                change_builtin_back(method)
+        self._changed.clear()
+        for each in gc.get_objects() if self._members else ():
+            if issubclass(type(each), BuiltinFunctionType) and each.__name__ in self._members:
+                owner = each.__self__
+                if owner is None or isinstance(owner, (ModuleType, type)):
+                    continue
+                new = _member_of(type(owner), each.__name__)
+                if id(new) in self._members[each.__name__]:
+                    change_builtin(each, new.__get__(owner, type(owner)))
+                    self._changed.append(weakref.ref(each))
+
+
 class Patcher:
     """Makes the changes of one area and remembers how to undo them."""
 
-    def __init__(self, area: str, module_globals: Globals):
+    def __init__(self, area: str, module_globals: Globals, methods: Methods):
         self.area = area
+        self._methods = methods
         self.made: list[Change] = []
         self._restores: list[Callable[[], None]] = []
         self._globals = module_globals
@@ -193,22 +240,17 @@ class Patcher:
                 setattr(owner, name, old)
 
         setattr(owner, name, new)
+        self._methods.add(name, new)
         _show_signature(old, new)
         self.note(f"{owner.__module__}.{owner.__qualname__}.{name}", new, why, restore)
 
     def member_in_place(self, owner: type, name: str, new: Any, why: str) -> None:
         """Replaces a member of a type that cannot be changed from Python."""
         old = set_in_type(owner, name, new)
+        self._methods.add(name, new)
         _show_signature(old, new)
         target = f"{owner.__module__}.{owner.__qualname__}.{name}"
         self.note(target, new, why, lambda: set_in_type(owner, name, old))
-
-    def default(self, function: Any, old: Any, new: Any, why: str) -> None:
-        """Replaces an object that a function keeps as the default of an argument."""
-        before = function.__defaults__
-        function.__defaults__ = tuple(new if value is old else value for value in before)
-        target = f"{function.__module__}.{function.__qualname__}()"
-        self.note(target, new, why, lambda: setattr(function, "__defaults__", before))
 
     def member_of_module(self, module: ModuleType, name: str, new: Any, why: str) -> None:
         """Binds a global of one module only."""
@@ -218,10 +260,11 @@ class Patcher:
         self.note(f"{module.__name__}.{name}", new, why, lambda: setattr(module, name, old))
 
     def rebind(self, module: ModuleType, name: str, new: Any, why: str) -> None:
-        """Binds a module's global to something else, in every module that has taken it over by name.
+        """Puts something else in the place of a module's global. If that is a function, every reference to it
+        calls the new one, wherever it is kept. Anything else, and a function that is written in Python, is
+        also bound to the new one in every module that has taken it over by name.
 
-        The replacement takes the original's name, so that it is pickled and shown as the original. The
-        replacement of a built-in function is a built-in function.
+        The replacement takes the original's name, so that it is pickled and shown as the original.
         """
         old = getattr(module, name, _ABSENT)
         if old is _ABSENT or old is new:
@@ -232,26 +275,29 @@ class Patcher:
                 "could not be told apart from it when the changes are undone"
             )
         self._bound.append(new)
-        stands = stand_in(old, new)
-        _show_signature(old, stands)
-        names = {}
+        take_back = take_place(old, new)
+        is_builtin = type(old) is BuiltinFunctionType and take_back is not None
+        borrowed = {} if is_builtin else {"__module__": module.__name__}
         for key in ("__name__", "__qualname__"):  # a TypeError for wrong arguments tells them
-            names[key] = getattr(new, key), getattr(old, key, None)
-        if stands is new:  # a built-in function has this one already
-            names["__module__"] = new.__module__, module.__name__
+            borrowed[key] = getattr(old, key, name)
+        own = {key: getattr(new, key, None) for key in borrowed}
 
         def restore() -> None:
-            self._globals.add(stands, old)
-            setattr(module, name, old)
-            for key, (own, _) in names.items():
-                setattr(new, key, own)
+            if take_back is not None:
+                take_back()
+            if not is_builtin:
+                self._globals.add(new, old)
+                setattr(module, name, old)
+            for key, value in own.items():
+                setattr(new, key, value)
 
         self.note(f"{module.__name__}.{name}", new, why, restore)
-        for key, (_, borrowed) in names.items():
-            if borrowed is not None:
-                setattr(new, key, borrowed)
-        self._globals.add(old, stands)
-        setattr(module, name, stands)
+        for key, value in borrowed.items():
+            setattr(new, key, value)
+        if not is_builtin:
+            _show_signature(old, new)
+            self._globals.add(old, new)
+            setattr(module, name, new)
 
 
 def instances_of(kind: type[T]) -> list[T]:

@@ -18,6 +18,7 @@ the signal.
 
 from __future__ import annotations
 
+import _thread
 import errno
 import math
 import os
@@ -27,7 +28,6 @@ import sys
 import threading
 import time
 import weakref
-from _thread import get_ident as _get_os_ident
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -35,6 +35,7 @@ from typing import Any
 
 from syncless._core.calls.descriptors import pending_descriptor
 from syncless._core.cpython.forkhooks import at_fork
+from syncless._core.cpython.functions import original_of
 from syncless._core.current import current, give_way
 from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import all_loops, current_loop
@@ -46,11 +47,12 @@ from syncless.tools.results import AsyncResult
 PAUSE = 0.005
 """Seconds between two checks for a signal, where no descriptor tells of it."""
 
-_signal, _getsignal = signal.signal, signal.getsignal
-_set_wakeup_fd = signal.set_wakeup_fd
-_sigtimedwait: Any = getattr(signal, "sigtimedwait", None)
-_sigwait: Any = getattr(signal, "sigwait", None)
-_pthread_sigmask: Any = getattr(signal, "pthread_sigmask", None)
+_get_os_ident = original_of(_thread.get_ident)
+_signal, _getsignal = original_of(signal.signal), original_of(signal.getsignal)
+_set_wakeup_fd = original_of(signal.set_wakeup_fd)
+_sigtimedwait: Any = original_of(getattr(signal, "sigtimedwait", None))
+_sigwait: Any = original_of(getattr(signal, "sigwait", None))
+_pthread_sigmask: Any = original_of(getattr(signal, "pthread_sigmask", None))
 _named_signals = {int(number) for number in signal.Signals}
 _masks: weakref.WeakKeyDictionary[Tasklet[Any], set[Any]] = weakref.WeakKeyDictionary()
 """The signals blocked by tasklets other than the main one."""

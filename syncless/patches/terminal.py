@@ -19,6 +19,7 @@ from typing import Any
 
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
+from syncless._core.cpython.functions import original_of
 from syncless._core.current import wait_readable
 from syncless._core.wait.sync import Lock
 from syncless.patches.registry import Patcher, when_imported
@@ -29,7 +30,7 @@ KEYS = ("getch", "getkey", "get_wch", "getstr")
 """Methods of a curses window."""
 
 _keys = ThreadPool(1)
-_input = builtins.input
+_input = original_of(builtins.input)
 _one_at_a_time = Lock()
 
 

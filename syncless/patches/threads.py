@@ -16,10 +16,12 @@ import weakref
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial, wraps
+from types import FunctionType
 from typing import Any
 
 from syncless._core.calls.threads import thread_count
 from syncless._core.cpython.forkhooks import at_fork
+from syncless._core.cpython.functions import original_of
 from syncless._core.cpython.threadlocal import separate_thread_locals
 from syncless._core.current import current, may_park, uninterrupted
 from syncless._core.tasklet import Tasklet, at_end_of_slot, spawn
@@ -31,7 +33,7 @@ from syncless.patches.types import locks
 from syncless.patches.types.locks import watch_threads
 
 _active: dict[int, threading.Thread] = threading._active  # type: ignore[attr-defined]
-_current_thread = threading.current_thread
+_current_thread = original_of(threading.current_thread)
 _dummy_init = threading._DummyThread.__init__  # type: ignore[attr-defined]
 _sentinels: weakref.WeakKeyDictionary[Tasklet[Any], Any] = weakref.WeakKeyDictionary()
 """Locks released when a thread that is a tasklet ends. threading waits for them up to Python 3.12."""
@@ -101,7 +103,7 @@ def count() -> int:
     return int(_count()) - thread_count() + len(running)
 
 
-_count: Any = _thread._count
+_count: Any = original_of(_thread._count)
 _module_lock: Any = importlib._bootstrap._ModuleLock  # type: ignore[attr-defined]
 
 
@@ -119,6 +121,27 @@ def _body(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
             sentinel.release()
 
 
+def waits_in_c(function: Callable[..., object]) -> bool:
+    """Whether a thread's function is one of C that belongs to a library. Such a thread waits, or computes, in
+    C, where it cannot park: the poller of grpc.aio does for as long as the process lives.
+
+    A function of the standard library waits cooperatively, or does not wait.
+    """
+    thread = getattr(function, "__self__", None)
+    if isinstance(thread, threading.Thread) and type(thread).run is threading.Thread.run:
+        function = getattr(thread, "_target", None) or function
+    while isinstance(function, partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    if isinstance(function, FunctionType) or isinstance(vars(type(function)).get("__call__"), FunctionType):
+        return False
+    module = getattr(function, "__module__", None) or type(getattr(function, "__self__", None)).__module__
+    return not isinstance(function, type) and module.partition(".")[0] not in _WITHOUT_WAITS
+
+
+_WITHOUT_WAITS = {*sys.stdlib_module_names, "syncless", "greenlet"} - {"ctypes", "_ctypes"}
+
+
 def start_new_thread(
     function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /
 ) -> int:
@@ -129,6 +152,8 @@ def start_new_thread(
         raise TypeError("2nd arg must be a tuple")
     if kwargs is not None and not isinstance(kwargs, dict):
         raise TypeError("optional 3rd arg must be a dictionary")
+    if waits_in_c(function):
+        return int(_start_os_thread(function, args, kwargs or {}))
     no_variables = Context()  # as in a new OS thread
     tasklet = no_variables.run(spawn, _body, function, args, kwargs or {})
     running.add(tasklet)
@@ -153,14 +178,14 @@ def set_sentinel() -> Any:
     return lock
 
 
-_set_sentinel: Any = getattr(_thread, "_set_sentinel", None)
-_get_os_ident = _thread.get_ident
+_set_sentinel: Any = original_of(getattr(_thread, "_set_sentinel", None))
+_get_os_ident = original_of(_thread.get_ident)
 
 
-_start_joinable_thread: Any = getattr(_thread, "start_joinable_thread", None)
+_start_joinable_thread: Any = original_of(getattr(_thread, "start_joinable_thread", None))
 _handle_type: Any = getattr(_thread, "_ThreadHandle", None)
 _join_handle: Any = getattr(_handle_type, "join", None)
-_start_os_thread = _thread.start_new_thread
+_start_os_thread = original_of(_thread.start_new_thread)
 _ends: dict[int, Event] = {}
 """id of the handle of an OS thread that tasklets join -> event set when the thread has ended."""
 
@@ -231,11 +256,11 @@ def start_joinable_thread(function: Callable[[], object], *, handle: Any = None,
         finally:
             made._set_done()
 
-    made.ident = start_new_thread(body, ())
+    made.ident = _start_os_thread(body, ()) if waits_in_c(function) else start_new_thread(body, ())
     return made
 
 
-_shutdown: Any = getattr(_thread, "_shutdown", None)
+_shutdown: Any = original_of(getattr(_thread, "_shutdown", None))
 
 
 def shutdown() -> None:
@@ -249,7 +274,7 @@ def shutdown() -> None:
     _shutdown()
 
 
-_set_name: Any = getattr(_thread, "set_name", None)
+_set_name: Any = original_of(getattr(_thread, "set_name", None))
 
 
 def set_name(name: str) -> None:
@@ -309,7 +334,6 @@ def patch(patcher: Patcher) -> None:
     _in_place(patcher, _thread.RLock, RLOCK, "stops the thread, and belongs to it")
     watch_threads()
     _renew_conditions()
-    _renew_lock_of_futures(patcher)
     patcher.rebind(_thread, "get_ident", locks.get_ident, "is the same for all tasklets of a thread")
     patcher.rebind(threading, "current_thread", current_thread, "is another for each callback of asyncio")
     patcher.rebind(_thread, "_get_main_thread_ident", get_main_thread_ident, "knows OS threads only")
@@ -351,41 +375,6 @@ def _give_back(patcher: Patcher, owner: Any, name: str) -> None:
         return uninterrupted(partial(method, **kwargs), *args)
 
     patcher.member(owner, name, given_back, "may be interrupted in the middle")
-
-
-_futures_lock: Any = None
-"""The lock that we have given to concurrent.futures.thread, while it has that."""
-
-
-def _renew_lock_of_futures(patcher: Patcher) -> None:
-    """Fact: that module has registered the methods of its lock for forks when it was imported. Danger: those
-    taken before the patch stop the thread, if a tasklet that submits a call holds the lock. Decision: it gets
-    a new lock, and each fork takes that. Guarded by
-    tests/patches/test_threads.py::test_fork_waits_for_a_tasklet_that_submits_a_call."""
-    global _futures_lock
-    module: Any = sys.modules.get("concurrent.futures.thread")
-    if module is None:
-        return
-    old = module._global_shutdown_lock
-
-    def restore() -> None:
-        global _futures_lock
-        module._global_shutdown_lock, _futures_lock = old, None
-
-    _futures_lock = module._global_shutdown_lock = threading.Lock()
-    patcher.at_undo(restore)
-
-
-def _for_futures(method: str) -> None:
-    if _futures_lock is not None:
-        getattr(_futures_lock, method)()
-
-
-at_fork(
-    before=partial(_for_futures, "acquire"),
-    in_parent=partial(_for_futures, "release"),
-    in_child=partial(_for_futures, "_at_fork_reinit"),
-)
 
 
 def patch_queue(patcher: Patcher) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import functools
-from _thread import get_ident  # the interpreter's own, whatever is put in its place later
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from syncless._core.cpython.functions import original_of
 from syncless._core.current import may_park
 
 if TYPE_CHECKING:
@@ -18,13 +19,15 @@ T = TypeVar("T")
 
 THREADS = 32
 
+_get_os_ident = original_of(_thread.get_ident)
+
 _inside: set[int] = set()
 """OS threads that make such a call at the moment. A call inside of it is made at once: it could otherwise
 wait for a thread that waits for it."""
 
 
 def _call(function: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
-    me = get_ident()
+    me = _get_os_ident()
     _inside.add(me)
     try:
         return function(*args, **kwargs)
@@ -52,7 +55,7 @@ class Offload:
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """function(*args, **kwargs) in one of the threads. A tasklet that is killed or late goes on at once:
         a call that is still queued is dropped, one that has begun runs to its end."""
-        if not may_park() or get_ident() in _inside:
+        if not may_park() or _get_os_ident() in _inside:
             return function(*args, **kwargs)
         future = self._executor.submit(_call, function, args, kwargs)
         try:
@@ -72,6 +75,8 @@ class Offload:
             raise TypeError(f"{function!r} is a generator function: its code runs where its items are taken")
         if not callable(function):
             raise TypeError(f"offload needs a function, not {type(function).__name__}")
+
+        function = original_of(function)
 
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             return self.run(function, *args, **kwargs)

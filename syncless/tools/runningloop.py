@@ -1,8 +1,5 @@
 """The functions by which asyncio notes, for an OS thread, which loop runs and which task is its current one;
 and which tasks there are.
-
-The patch rebinds the first wherever it stands as a global of a module (patches/eventloops.py), so the
-original is kept here, where it does not look.
 """
 
 from __future__ import annotations
@@ -13,14 +10,13 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-_originals: list[Callable[[Any], None]] = []
+from syncless._core.cpython.functions import original_of
 
 
 def note_of_running_loop(events: ModuleType) -> Callable[[Any], None]:
     """The original `_set_running_loop(loop)` of asyncio.events; the loop is None for no loop."""
-    if not _originals:
-        _originals.append(events._set_running_loop)
-    return _originals[0]
+    note: Callable[[Any], None] = original_of(events._set_running_loop)
+    return note
 
 
 if sys.version_info >= (3, 12):

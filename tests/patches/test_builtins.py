@@ -4,37 +4,40 @@ from tests.programs import run_python
 
 
 def test_functions_in_the_place_of_builtins_are_builtins():
-    """They do not bind where a class takes them over, and have the name, module, signature and text of the
-    original."""
+    """They are the same objects, with name, module, signature and text of before. They do not bind where a
+    class takes them over."""
     assert (
         run_python("""
 import inspect, pickle, sys
 import _thread, builtins, bz2, fcntl, hashlib, lzma, os, posix, select, signal, socket
 import sqlite3, threading, time, types, zlib
 modules = (_thread, builtins, fcntl, os, posix, select, signal, socket, threading, time, zlib)
-before = {(module, name): value for module in modules for name, value in vars(module).items()
+functions = {(module, name): value for module in modules for name, value in vars(module).items()
           if isinstance(value, types.BuiltinFunctionType)}
 def signature(function):
     try:
         return str(inspect.signature(function))
     except (TypeError, ValueError) as error:
         return type(error)
+def shown(function):
+    names = [getattr(function, key) for key in ("__name__", "__qualname__", "__doc__", "__module__")]
+    return [*names, function.__self__.__name__, signature(function), repr(function), hash(function)]
+before = {key: shown(function) for key, function in functions.items()}
+insides = {key: function.__self__ for key, function in functions.items()}
 from syncless.patches import patch_all, unpatch
 patch_all(cpu=True)
-changed = {key: vars(key[0])[key[1]] for key in before if vars(key[0])[key[1]] is not before[key]}
+changed = [key for key in functions if functions[key].__self__ is not insides[key]]
 assert len(changed) > 60, len(changed)
-for (module, name), new in changed.items():
-    old = before[module, name]
+for module, name in changed:
+    new = vars(module)[name]
     what = f"{module.__name__}.{name}: {new!r}"
+    assert new is functions[module, name], what
     taken = type("Taker", (), {"taken": new})
-    assert taken().taken is new, what
-    builtin = inspect.isbuiltin(new)
-    assert builtin or not hasattr(type(new), "__get__"), what   # the latter choose a thread for each call
-    for key in ("__name__", "__qualname__", "__doc__", *(["__module__"] if builtin else [])):
-        assert getattr(new, key) == getattr(old, key), (what, key)
-    assert signature(new) == signature(old), (what, signature(new), signature(old))
-    if old.__self__.__name__ == old.__module__:
+    assert taken().taken is new and inspect.isbuiltin(new), what
+    assert shown(new) == before[module, name], (what, shown(new), before[module, name])
+    if new.__self__.__name__ == new.__module__:
         assert pickle.loads(pickle.dumps(new)) is new, what
+assert os.stat in os.supports_dir_fd and os.stat in os.supports_follow_symlinks
 class Taker:
     read, sleep, now = os.read, time.sleep, select.select
 assert Taker().now([], [], [], 0) == ([], [], []) and Taker().sleep(0) is None
@@ -43,7 +46,9 @@ os.write(right, b"x")
 assert Taker().read(left, 5) == b"x"
 assert inspect.isbuiltin(os.read) and repr(time.sleep) == "<built-in function sleep>"
 unpatch()
-assert all(vars(module)[name] is old for (module, name), old in before.items())
+for (module, name), function in functions.items():
+    assert vars(module)[name] is function and function.__self__ is insides[module, name]
+    assert shown(function) == before[module, name]
 print("built in")
 """)
         == "built in\n"

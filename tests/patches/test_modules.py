@@ -37,7 +37,7 @@ types.ModuleType.__setattr__(made, "__name__", Exception)
 from syncless.patches import patch_all, unpatch
 patch_all()
 assert not asked, asked
-assert types.ModuleType.__getattribute__(made, "taken") is time.sleep is not Maker.sleep
+assert types.ModuleType.__getattribute__(made, "taken") is time.sleep is Maker.sleep
 unpatch()
 assert not asked, asked
 assert types.ModuleType.__getattribute__(made, "taken") is time.sleep is Maker.sleep
@@ -64,7 +64,7 @@ def load_lazily(name):
     return module
 import multiprocessing
 def load():
-    for name in ("lazy", "multiprocessing.connection", "multiprocessing.synchronize"):
+    for name in ("lazy", "sqlite3", "multiprocessing.synchronize"):
         modules[name] = load_lazily(name)
 modules = {{}}
 original = [time.sleep]
@@ -77,18 +77,18 @@ if {when == "after"}:
 lazy_type = importlib.util._LazyModule
 assert all(type(module) is lazy_type for module in modules.values()), modules
 def is_changed():
-    return any("Connection._send" in change.target for change in changes())
+    return any(change.target.startswith("sqlite3.") for change in changes())
 assert not is_changed()
 print("patched", flush=True)
-assert modules["lazy"].sleep is time.sleep is not original[0]
-connection = modules["multiprocessing.connection"]
-assert connection.Connection and is_changed() and type(connection) is not lazy_type
-assert type(connection.__spec__.loader).__name__ == "SourceFileLoader"
+assert modules["lazy"].sleep is time.sleep is original[0] and time.sleep.__self__ is not time
+database = modules["sqlite3"]
+assert database.Connection and is_changed() and type(database) is not lazy_type
+assert type(database.__spec__.loader).__name__ == "SourceFileLoader"
 multiprocessing.synchronize = modules["multiprocessing.synchronize"]
 with multiprocessing.Lock():
     pass
 unpatch()
-assert modules["lazy"].sleep is time.sleep is original[0] and not is_changed()
+assert modules["lazy"].sleep is time.sleep is original[0] and time.sleep.__self__ is time and not is_changed()
 """,
             cwd=tmp_path,
         )

@@ -4,6 +4,7 @@ from tests.programs import run_unchecked
 
 PROGRAM = """
 import inspect
+from syncless._core.cpython.functions import original_of
 from syncless.patches import patch_all, registry
 
 replaced = []
@@ -13,7 +14,7 @@ def record(method):
         old = vars(owner).get(name)
         method(self, owner, name, new, why)
         if old is not None:
-            replaced.append((f"{owner.__name__}.{name}", old, vars(owner)[name]))
+            replaced.append((f"{owner.__name__}.{name}", original_of(old), vars(owner)[name]))
     return recorded
 
 for method in "member", "member_in_place", "member_of_module", "rebind":

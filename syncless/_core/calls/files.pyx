@@ -36,6 +36,7 @@ from syncless._core.threadloop cimport peek_loop
 
 from syncless._core.calls.filesystems import forget_directories
 from syncless._core.calls.threads import ThreadPool, run_unwaited
+from syncless._core.cpython.functions import original_of
 
 cdef object fifos = ThreadPool(1024)  # the other end of a FIFO may itself wait for a thread of the usual pool
 
@@ -53,7 +54,7 @@ cpdef bint may_use_threads() noexcept:
 cdef class FileFunction:
     """A function whose first argument is a path or a descriptor."""
     cdef readonly object original
-    cdef dict __dict__
+    cdef dict __dict__                  # names borrowed from the original
     cdef object in_thread
     cdef bint listed, two, last, asks
 
@@ -62,15 +63,12 @@ cdef class FileFunction:
         """`in_thread`: the function to call there instead; `listed`: the path is a directory that is looked
         into; `two`: there are two paths, and the file systems of both matter; `last`: only the second is
         one; `asks`: it changes nothing, and may be called again and again until something has changed."""
-        self.original = original
-        self.in_thread = in_thread if in_thread is not None else original
+        self.original = original_of(original)
+        self.in_thread = in_thread if in_thread is not None else self.original
         self.listed = listed
         self.two = two
         self.last = last
         self.asks = asks
-        for name in ("__name__", "__qualname__", "__module__", "__doc__", "__text_signature__"):
-            setattr(self, name, getattr(original, name, None))
-        self.__wrapped__ = original         # inspect.signature looks there
 
     def __call__(self, *args, **kwargs):
         if self.asks:
@@ -97,7 +95,8 @@ cdef class FileFunction:
         """As a method of a class, for objects that are paths or descriptors."""
         def method(this, *args, **kwargs):
             return self(this, *args, **kwargs)
-        method.__name__, method.__qualname__, method.__doc__ = self.__name__, self.__qualname__, self.__doc__
+        for name in ("__name__", "__qualname__", "__doc__"):
+            setattr(method, name, getattr(self.original, name))
         return method
 
     def is_quick(self, path):
@@ -107,11 +106,8 @@ cdef class FileFunction:
     cdef object trial_key(self):
         return self.original
 
-    def __reduce__(self):
-        return self.__qualname__
-
     def __repr__(self):
-        return f"<cooperative {self.__module__}.{self.__qualname__}>"
+        return f"<cooperative {self.original.__module__}.{self.original.__qualname__}>"
 
 
 cdef class DescriptorFunction(FileFunction):
@@ -439,7 +435,7 @@ cdef extern from *:
     int close_now "close" (int fd) nogil
     int S_ISREG(unsigned int mode) nogil
 
-cdef object close = os.close
+cdef object close = original_of(os.close)
 
 
 cdef class OpenFile:

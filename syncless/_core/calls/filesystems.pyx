@@ -31,6 +31,7 @@ from libc.stdint cimport int64_t
 from syncless._core.clock cimport monotonic_ns
 
 from syncless._core.calls.threads import Share
+from syncless._core.cpython.functions import original_of
 
 cdef extern from *:
     """
@@ -424,7 +425,7 @@ def bring_in(int fd, int64_t offset, int64_t count) -> None:
 
 cdef int64_t MOUNTS_NS = 1000000000
 # the interpreter's own, whatever is put in their place later
-cdef object _open = os.open, _read = os.read, _close = os.close
+cdef object _open = original_of(os.open), _read = original_of(os.read), _close = original_of(os.close)
 
 
 cdef list points = []                   # the longest first

@@ -1,10 +1,5 @@
-"""Changes to types that Python code cannot change, their members and their slots; and built-in functions and
-methods that stand in the place of others, and call a Python callable.
-
-Fact: a function written in Python becomes a method where a class takes it over (`class X: read = os.read`), a
-built-in one does not. Decision: a replacement of a built-in function is itself one, with the original's name,
-module, signature and text, and is pickled by its name as the original is. The callable lies in the state of a
-module object, which such a function has for its `self`.
+"""Changes to what Python code cannot change: members and slots of types, and built-in functions
+(functions.py).
 
 Fact: a type takes its slots from its base when it is made, out of the wrapper, the special method in the
 base's dictionary; super() calls that wrapper. Decision: a slot is replaced in its type, the wrapper, and in
@@ -12,10 +7,11 @@ all types below that have it. Guarded by tests/patches/test_areas.py::test_slots
 """
 
 from functools import wraps
-from types import BuiltinFunctionType, ModuleType
+from types import BuiltinFunctionType
 
 from cpython.dict cimport PyDict_DelItem, PyDict_SetItem
 from cpython.object cimport PyObject
+from libc.stdint cimport uintptr_t
 
 cdef extern from *:
     """
@@ -83,51 +79,152 @@ cdef int replace_slot(object type, size_t slot, str name, void* old, void* new) 
 
 cdef extern from *:
     """
+    struct syncless_place {                 /* the state of a module object, in a changed function's `self` */
+        PyObject *other, *self;
+        PyMethodDef *method;
+        vectorcallfunc call;
+        Py_hash_t hash;
+    };
+    static int syncless_traverse(PyObject *holder, visitproc visit, void *arg) {
+        struct syncless_place *place = PyModule_GetState(holder);
+        if (place != NULL) {
+            Py_VISIT(place->other);
+            Py_VISIT(place->self);
+        }
+        return 0;
+    }
+    static int syncless_clear(PyObject *holder) {
+        struct syncless_place *place = PyModule_GetState(holder);
+        if (place != NULL) {
+            Py_CLEAR(place->other);
+            Py_CLEAR(place->self);
+        }
+        return 0;
+    }
+    static void syncless_free(void *holder) { syncless_clear(holder); }
     static struct PyModuleDef syncless_holder = {
-        .m_base = PyModuleDef_HEAD_INIT, .m_name = "stand_in", .m_size = sizeof(PyObject *),
+        .m_base = PyModuleDef_HEAD_INIT, .m_name = "place", .m_size = sizeof(struct syncless_place),
+        .m_traverse = syncless_traverse, .m_clear = syncless_clear, .m_free = syncless_free,
     };
     static PyObject *syncless_call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-        return PyObject_Vectorcall(*(PyObject **) PyModule_GetState(self), args, (size_t) count, names);
-    }
-    static PyObject *syncless_stand_in(PyObject *original, PyObject *function, PyObject *module,
-                                       const char *doc) {
-        PyMethodDef *old = ((PyCFunctionObject *) original)->m_ml;
-        PyMethodDef *method = PyMem_Malloc(sizeof(PyMethodDef)); /* for ever: it may be in use anywhere */
-        PyObject *holder, *made;
-        if (method == NULL)
-            return PyErr_NoMemory();
-        *method = (PyMethodDef) {old->ml_name, (PyCFunction) (void (*)(void)) syncless_call,
-                                 METH_FASTCALL | METH_KEYWORDS, doc ? doc : old->ml_doc};
-        holder = PyModule_Create(&syncless_holder);
-        if (holder == NULL)
-            return NULL;
-        Py_INCREF(function);
-        *(PyObject **) PyModule_GetState(holder) = function;
-        made = PyCFunction_NewEx(method, holder, module);
-        Py_DECREF(holder);
+        PyObject *made, *other = ((struct syncless_place *) PyModule_GetState(self))->other;
+        Py_INCREF(other);                   /* the call may take the change back */
+        made = PyObject_Vectorcall(other, args, (size_t) count, names);
+        Py_DECREF(other);
         return made;
     }
+    static PyObject *syncless_copy_of(PyObject *original) {
+        PyCFunctionObject *old = (PyCFunctionObject *) original;
+        PyMethodDef *method = PyMem_Malloc(sizeof(PyMethodDef)); /* for ever, as the function */
+        if (method == NULL)
+            return PyErr_NoMemory();
+        *method = *old->m_ml;
+        return PyCMethod_New(method, old->m_self, old->m_module, PyCFunction_GET_CLASS(original));
+    }
+    static PyMethodDef *syncless_method_like(PyObject *original, const char *doc) {
+        PyMethodDef *old = ((PyCFunctionObject *) original)->m_ml;
+        PyMethodDef *method = PyMem_Malloc(sizeof(PyMethodDef));
+        if (method == NULL)
+            PyErr_NoMemory();
+        else
+            *method = (PyMethodDef) {old->ml_name, (PyCFunction) (void (*)(void)) syncless_call,
+                                     METH_FASTCALL | METH_KEYWORDS, doc ? doc : old->ml_doc};
+        return method;
+    }
+    static PyMethodDef *syncless_method_of(PyObject *function) {
+        return ((PyCFunctionObject *) function)->m_ml;
+    }
+    static int syncless_change(PyObject *function, PyMethodDef *method, PyObject *other, PyObject *name) {
+        PyCFunctionObject *changed = (PyCFunctionObject *) function, *like;
+        PyObject *holder = PyModule_Create(&syncless_holder);
+        struct syncless_place *place;
+        if (holder == NULL)
+            return -1;
+        like = PyObject_SetAttrString(holder, "__name__", name) ? NULL :
+            (PyCFunctionObject *) PyCFunction_NewEx(method, holder, changed->m_module);
+        if (like == NULL) {
+            Py_DECREF(holder);
+            return -1;
+        }
+        place = PyModule_GetState(holder);
+        Py_INCREF(other);
+        *place = (struct syncless_place) {
+            other, changed->m_self, changed->m_ml, changed->vectorcall, Py_TYPE(function)->tp_hash(function)};
+        changed->m_self = holder;
+        changed->m_ml = method;
+        changed->vectorcall = like->vectorcall;
+        Py_DECREF(like);
+        return 0;
+    }
+    static hashfunc syncless_usual_hash = NULL;
+    static Py_hash_t syncless_hash(PyObject *function) {
+        PyCFunctionObject *changed = (PyCFunctionObject *) function;
+        if (changed->m_ml->ml_meth == (PyCFunction) (void (*)(void)) syncless_call)
+            return ((struct syncless_place *) PyModule_GetState(changed->m_self))->hash;
+        return syncless_usual_hash(function);
+    }
+    static void syncless_change_back(PyObject *function) {
+        PyCFunctionObject *changed = (PyCFunctionObject *) function;
+        PyObject *holder = changed->m_self;
+        struct syncless_place *place = PyModule_GetState(holder);
+        changed->m_self = place->self;
+        place->self = NULL;
+        changed->m_ml = place->method;
+        changed->vectorcall = place->call;
+        Py_DECREF(holder);
+    }
     """
-    object syncless_stand_in(object original, object function, object module, const char* doc)
+    ctypedef struct PyMethodDef:
+        pass
+    object syncless_copy_of(object original)
+    PyMethodDef* syncless_method_like(object original, const char* doc) except NULL
+    PyMethodDef* syncless_method_of(object function)
+    int syncless_change(object function, PyMethodDef* method, object other, object name) except -1
+    void syncless_change_back(object function)
+    size_t HASH "offsetof(PyTypeObject, tp_hash)"
+    ctypedef Py_hash_t (*hashfunc)(object function) except -1
+    hashfunc syncless_usual_hash
+    Py_hash_t syncless_hash(object function) except -1
 
 
-cdef list docs = []         # for ever, as the functions
+cdef list docs = []         # for ever, as the next
+cdef dict methods = {}      # the PyMethodDef of a function that was changed -> ours
 
 
-def stand_in(original, function):
-    """A built-in function for the function, if the original is one of a module; else the function itself."""
-    if not isinstance(original, BuiltinFunctionType) or not isinstance(original.__self__, ModuleType):
-        return function
-    if isinstance(function, type) or not hasattr(type(function), "__get__"):
-        return function             # it does not bind either
+def copy_of_builtin(function):
+    """Another object with what the function is now."""
+    return syncless_copy_of(function)
+
+
+cdef PyMethodDef* method_for(object function) except NULL:
     cdef const char* doc = NULL
-    if original.__text_signature__ is not None:  # Python 3.13 makes it for functions whose text has none
-        signature = f"{original.__name__}{original.__text_signature__}"
-        docs.append(f"{signature}\n--\n\n{original.__doc__ or ''}".encode())
-        doc = docs[len(docs) - 1]
-    made = syncless_stand_in(original, function, original.__module__, doc)
-    made.__self__.__name__ = original.__self__.__name__
-    return made
+    key = <uintptr_t> syncless_method_of(function)
+    made = methods.get(key)
+    if made is None:
+        if function.__text_signature__ is not None:  # Python 3.13 makes it for functions whose text has none
+            signature = f"{function.__name__}{function.__text_signature__}"
+            docs.append(f"{signature}\n--\n\n{function.__doc__ or ''}".encode())
+            doc = docs[len(docs) - 1]
+        made = methods[key] = <uintptr_t> syncless_method_like(function, doc)
+    return <PyMethodDef*> <uintptr_t> made
+
+
+def change_builtin(function, other):
+    """The built-in function or bound method, which stays the same object, calls the other one from now on.
+
+    Fact: its hash is made of its insides. Danger: it is not found in a set, such as os.supports_fd. Decision:
+    it keeps its hash, by a slot of its type, which stays. Guarded by tests/patches/test_kept.py."""
+    global syncless_usual_hash
+    if syncless_usual_hash == NULL:
+        syncless_usual_hash = <hashfunc> slot_of(BuiltinFunctionType, HASH)
+        replace_slot(
+            BuiltinFunctionType, HASH, "__hash__", <void*> syncless_usual_hash, <void*> syncless_hash)
+    syncless_change(function, method_for(function), other, getattr(function.__self__, "__name__", ""))
+
+
+def change_builtin_back(function):
+    """Takes change_builtin() back."""
+    syncless_change_back(function)
 
 
 def stand_in_method(original, before):

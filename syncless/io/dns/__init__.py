@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 from syncless._core.calls.messages import is_numeric
 from syncless._core.calls.threads import run_in_thread
 from syncless._core.cpython.forkhooks import at_fork
+from syncless._core.cpython.functions import original_of
 from syncless.io.dns import wire
 from syncless.io.dns.order import ordered
 from syncless.io.dns.resolver import Resolver, error
@@ -27,9 +28,9 @@ from syncless.io.dns.system import Host, families_here, is_known_here
 from syncless.io.dns.wire import AAAA, PTR, A
 
 # The C library's own functions, even if the patch replaces them later.
-_getaddrinfo, _getnameinfo, _gethostname = _stdlib.getaddrinfo, _stdlib.getnameinfo, _stdlib.gethostname
-_gethostbyname, _gethostbyname_ex = _stdlib.gethostbyname, _stdlib.gethostbyname_ex
-_gethostbyaddr = _stdlib.gethostbyaddr
+_getaddrinfo, _getnameinfo = original_of(_stdlib.getaddrinfo), original_of(_stdlib.getnameinfo)
+_gethostbyname, _gethostbyname_ex = original_of(_stdlib.gethostbyname), original_of(_stdlib.gethostbyname_ex)
+_gethostbyaddr, _gethostname = original_of(_stdlib.gethostbyaddr), _stdlib.gethostname
 
 T = TypeVar("T")
 AddressInfo = list[tuple[Any, Any, int, str, Any]]

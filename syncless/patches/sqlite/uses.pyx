@@ -23,6 +23,7 @@ from functools import wraps
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 
+from syncless._core.cpython.functions import original_of
 from syncless._core.calls.filesystems cimport FileSystem, never, of_path, pools_all
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing
@@ -374,6 +375,8 @@ def fetches_many(original, in_thread, dict ahead):
 
 
 def enables_shared_cache(original):
+    original = original_of(original)
+
     def enable_shared_cache(do_enable):
         global caches_are_shared
         original(do_enable)

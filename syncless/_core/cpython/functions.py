@@ -1,0 +1,84 @@
+"""Functions of modules that call others from now on, wherever a reference to them is kept.
+
+Fact: a program keeps a function in many places: globals, classes, defaults, closures, partial objects, slots.
+Decision: the function itself is changed. It stays the same object, with its name, text and signature, and is
+pickled as before; a built-in one does not become a method where a class takes it over. But it calls another:
+a built-in function gets other insides (replacing.pyx), one written in Python another code. Price: our own
+code takes the originals that it calls from original_of(). Guarded by tests/patches/test_kept.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, update_wrapper
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, TypeVar
+
+from syncless._core.cpython.replacing import change_builtin, change_builtin_back, copy_of_builtin
+
+T = TypeVar("T")
+
+_originals: dict[int, tuple[Any, Any]] = {}
+"""id of a function that has been asked for, or changed -> it, and its copy."""
+_PARTS = ("__code__", "__defaults__", "__kwdefaults__")
+
+
+def original_of(function: T) -> T:
+    """The function as it is without the patch, whatever is put in its place now or later. An object that
+    take_place() does not change is returned itself."""
+    if not _may_change(function):
+        return function
+    if id(function) not in _originals:
+        _originals[id(function)] = function, _copy_of(function)
+    found: T = _originals[id(function)][1]
+    return found
+
+
+def take_place(original: Any, function: Callable[..., Any]) -> Callable[[], None] | None:
+    """Lets every reference to the original call the other function. Returns what takes that back; None if the
+    original is no function of a module, so nothing has been done."""
+    copy = original_of(original)
+    if copy is original:
+        return None
+    if type(original) is FunctionType:
+        return _change_python(original, function)
+    change_builtin(original, function)
+    return partial(change_builtin_back, original)
+
+
+def _may_change(function: Any) -> bool:
+    if type(function) is FunctionType:
+        return function.__closure__ is None
+    return type(function) is BuiltinFunctionType and isinstance(function.__self__, ModuleType)
+
+
+def _copy_of(function: Any) -> Any:
+    if type(function) is BuiltinFunctionType:
+        return copy_of_builtin(function)
+    made: Any = FunctionType(function.__code__, function.__globals__)
+    made.__defaults__ = function.__defaults__
+    made.__kwdefaults__ = function.__kwdefaults__
+    update_wrapper(made, function, updated=())
+    del made.__wrapped__
+    return made
+
+
+def _relay(*args: Any, **kwargs: Any) -> Any:
+    other: Any = "other"
+    return other(*args, **kwargs)
+
+
+def _change_python(original: Any, function: Callable[..., Any]) -> Callable[[], None]:
+    code = _relay.__code__
+    before = [getattr(original, part) for part in _PARTS]
+    constants = (function if each == "other" else each for each in code.co_consts)
+    original.__code__ = code.replace(co_consts=tuple(constants), co_name=original.__name__)
+    original.__defaults__ = original.__kwdefaults__ = None
+    original.__wrapped__ = original_of(original)  # inspect.signature looks there
+
+    def take_back() -> None:
+        for part, value in zip(_PARTS, before, strict=True):
+            setattr(original, part, value)
+        del original.__wrapped__
+
+    return take_back
