@@ -7,6 +7,7 @@ import os
 import resource
 import socket as standard
 import struct
+import time
 
 import pytest
 
@@ -16,7 +17,7 @@ from syncless.io.dns import ports, resolver, transport, wire
 
 pytest.importorskip("dns", reason="dnspython is not installed")
 from tests.io.lookups import STREAM, addresses, compared_with_the_c_library, fails
-from tests.io.nameserver import NameServer
+from tests.io.nameserver import REFUSALS, NameServer
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
@@ -82,6 +83,93 @@ def test_attempts_take_as_long_as_in_the_c_library():
     assert list(transport._turns(conf)) == [("a", 5.0), ("b", 3.0), ("c", 6.0)] * 2
     conf.timeout, conf.attempts = 1.0, 1
     assert list(transport._turns(conf)) == [("a", 1.0), ("b", 1.0), ("c", 1.0)]
+
+
+@pytest.fixture
+def slowly(server):
+    """slowly(seconds, ...): the first question, the second, and so on, are answered that late; without an end
+    where it is None, and later ones too."""
+
+    def set_delays(*seconds):
+        delays = iter(seconds)
+        from_zone = server.from_zone
+
+        def answer(asked, transport):
+            delay = next(delays, None)
+            syncless.sleep(1000 if delay is None else delay)
+            return from_zone(asked, transport)
+
+        server.answer = answer
+
+    return set_delays
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_answer_that_comes_while_another_try_is_made_counts(server, files, slowly, servers):
+    files.write(resolv="nameserver 127.0.0.1\n" * servers + "options timeout:1 attempts:2\n")
+    slowly(1.2)
+    began = time.monotonic()
+    assert addresses("one.example", standard.AF_INET, STREAM) == ["192.0.2.1"]
+    assert time.monotonic() - began == pytest.approx(1.2, abs=0.1) and ports._open == []
+
+
+def test_answers_of_different_tries_make_one_result(server, files, slowly):
+    files.write(resolv="nameserver 127.0.0.1\noptions timeout:1 attempts:3\n")
+    slowly(1.2, None, None, 0.5)  # A of the first try, AAAA of the second
+    assert addresses("both.example") == ["192.0.2.2", "2001:db8::2"] and ports._open == []
+
+
+def test_late_refusal_does_not_end_the_wait_for_the_present_server(server, files, slowly):
+    files.write(resolv="nameserver 127.0.0.1\noptions timeout:1 attempts:2\n")
+    slowly(1.2, 0.5)
+    slow, kinds = server.answer, iter(["refused", "ok"])
+
+    def answer(asked, transport):
+        kind = next(kinds)
+        made = slow(asked, transport)
+        if kind == "refused":
+            made.set_rcode(REFUSALS[kind])
+            made.answer.clear()
+        return made
+
+    server.answer = answer
+    assert addresses("one.example", standard.AF_INET, STREAM) == ["192.0.2.1"]
+
+
+def test_late_answer_that_is_cut_is_asked_for_by_tcp(server, files, slowly):
+    files.write(resolv="nameserver 127.0.0.1\noptions timeout:1 attempts:2\n")
+    slowly(1.2, None, 0)
+    assert len(addresses("large.example", standard.AF_INET, STREAM)) == 100 and ports._open == []
+
+
+def test_killed_lookup_leaves_nothing_of_its_earlier_tries(server, files, slowly):
+    files.write(resolv="nameserver 127.0.0.1\noptions timeout:1 attempts:3\n")
+    slowly()
+    tasklet = syncless.spawn(addresses, "one.example", standard.AF_INET, STREAM)
+    assert eventually(lambda: len(ports._open) == 3)
+
+    def listening():
+        return [each for each in syncless.tasklets() if "_listen" in each.name]
+
+    assert len(listening()) == 3
+    tasklet.kill()
+    assert ports._open == [] and listening() == []
+
+
+def test_earlier_tries_give_their_descriptors_to_the_next(server, files, slowly, monkeypatch):
+    files.write(resolv="nameserver 127.0.0.1\nnameserver 127.0.0.2\noptions timeout:1 attempts:1\n")
+    slowly(None, 0)
+    make, made = ports.Port, []
+
+    def one_at_a_time(server, loop):
+        if ports._open:
+            raise OSError(errno.EMFILE, "no descriptor is left")
+        made.append(server[0])
+        return make(("127.0.0.1", server[1]), loop)
+
+    monkeypatch.setattr(ports, "Port", one_at_a_time)
+    assert addresses("one.example", standard.AF_INET, STREAM) == ["192.0.2.1"]
+    assert made == ["127.0.0.1", "127.0.0.2"]
 
 
 def test_aliases(server):

@@ -115,12 +115,11 @@ class Port:
 
 
 class Conversation:
-    """One lookup's questions to one name server, for as long as the block lasts, at most `seconds`."""
+    """One lookup's questions to one name server, until close()."""
 
-    __slots__ = ("_port", "_until", "_woken", "parked", "unread")
+    __slots__ = ("_port", "_woken", "parked", "unread")
 
-    def __init__(self, server: Address, seconds: float):
-        self._until = time.monotonic() + seconds
+    def __init__(self, server: Address):
         self.unread: list[bytes] = []
         self.parked = False
         self._woken: Event | None = None
@@ -128,10 +127,7 @@ class Conversation:
         self._port.lookups += 1
         self._port.users.append(self)
 
-    def __enter__(self) -> Conversation:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
+    def close(self) -> None:
         port = self._port
         port.users.remove(self)
         if not port.users:
@@ -159,13 +155,14 @@ class Conversation:
         """Drops further messages with this number."""
         del self._port.asked[number]
 
-    def receive(self) -> bytes:
-        """The next message with one of our numbers. TimeoutError; OSError if the server is unreachable."""
+    def receive(self, until: float) -> bytes:
+        """The next message with one of our numbers. TimeoutError at `until`; OSError if the server is
+        unreachable."""
         port = self._port
         while not self.unread:
             if port.error is not None:
                 raise OSError(port.error.errno, port.error.strerror)
-            left = self._until - time.monotonic()
+            left = until - time.monotonic()
             if left <= 0:
                 raise TimeoutError(errno.ETIMEDOUT, "no answer")
             if port.reading:

@@ -10,11 +10,14 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
+from queue import Empty
 from typing import Any
 
 from syncless._core.calls import messages, sockets
 from syncless._core.cpython.forkhooks import at_fork
-from syncless._core.current import ThrownHere
+from syncless._core.current import ThrownHere, uninterrupted
+from syncless._core.tasklet import Tasklet, spawn
+from syncless._core.wait.queues import Queue
 from syncless._core.wait.sync import Semaphore
 from syncless.io.dns import wire
 from syncless.io.dns.ports import OUT_OF_DESCRIPTORS, Address, Conversation
@@ -53,26 +56,29 @@ def exchange(questions: list[wire.Question], conf: ResolvConf, port: int) -> lis
 
     None means that this question got no answer although another one did: some servers and routers refuse or
     drop questions for one address family. A dropped question is asked once more before that is believed. If
-    no answer has data, the first question must have been answered or refused.
+    no answer has data, the first question must have been answered or refused. An answer counts whenever it
+    comes: a server that needs longer than one turn answers each of them late.
     """
     found: dict[int, wire.Answer] = {}
     told: dict[int, wire.Answer] = {}
     refused: dict[int, wire.Answer] = {}
     missing = dict(enumerate(questions))
     dropped = False
-    for server, seconds in _turns(conf):
-        refused = {}
-        _ask_server(missing, (server, port), seconds, found, refused)
-        if len(found) == len(questions):
-            return [found[number] for number in range(len(questions))]
-        told.update(refused)
-        missing = {number: question for number, question in enumerate(questions) if number not in found}
-        if found and len(refused) == len(missing):
-            break
-        if _has_data(questions, found):
-            if dropped:
+    turns = list(_turns(conf))
+    with _Tries(time.monotonic() + sum(seconds for _, seconds in turns)) as tries:
+        for server, seconds in turns:
+            refused = {}
+            tries.ask(missing, (server, port), seconds, found, refused, told)
+            if len(found) == len(questions):
+                return [found[number] for number in range(len(questions))]
+            told.update(refused)
+            missing = {number: question for number, question in enumerate(questions) if number not in found}
+            if found and len(refused) == len(missing):
                 break
-            dropped = True
+            if _has_data(questions, found):
+                if dropped:
+                    break
+                dropped = True
     answers = [found.get(number) or _malformed(told.get(number)) for number in range(len(questions))]
     if _has_data(questions, found) or answers[0] is not None or (0 in refused and any(answers)):
         return answers
@@ -92,54 +98,142 @@ def _malformed(answer: wire.Answer | None) -> wire.Answer | None:
     return answer if answer is not None and answer.rcode == FORMERR else None
 
 
-def _ask_server(
-    questions: dict[int, wire.Question],
-    server: Address,
-    seconds: float,
-    found: dict[int, wire.Answer],
-    refused: dict[int, wire.Answer],
-) -> None:
-    """Asks one server. Its answers go to `found`, its refusals and failures to `refused`."""
-    heard: dict[int, wire.Answer] = {}
-    with ThrownHere() as thrown:
+class _Try:
+    """Questions to one server, which may still answer when another is asked."""
+
+    def __init__(self, questions: dict[int, wire.Question], server: Address):
+        self.server = server
+        self.conversation = Conversation(server)
+        self.waiting: dict[int, tuple[int, wire.Question]] = {}
+        """Number of a message -> that of its question, and the question as it was sent."""
         try:
-            _ask_by_udp(questions, server, seconds, heard)
-        except OSError as error:  # too late, unreachable
-            _raise_if_no_fault_of_the_server(error, thrown)
-        for number, answer in heard.items():
-            if answer.truncated:
-                # the port is closed already: no lookup may hold one descriptor while it waits for another
+            for number, question in questions.items():
+                sent = self.conversation.ask(question)
+                self.waiting[sent.number] = number, sent
+        except BaseException:
+            self.conversation.close()
+            raise
+
+    def receive(self, until: float) -> tuple[int, wire.Answer]:
+        """The next answer, and the number of its question. OSError; TimeoutError at `until`."""
+        while True:
+            data = self.conversation.receive(until)
+            expected = self.waiting.get(int.from_bytes(data[:2], "big"))
+            answer = wire.parse(data, expected[1]) if expected is not None else None
+            if expected is not None and answer is not None:  # else it is forged, or a duplicate
+                number, sent = expected
+                del self.waiting[sent.number]
+                self.conversation.answered(sent.number)
+                return number, answer
+
+
+class _Tries:
+    """All tries of one lookup, until it ends.
+
+    The first one is read by the lookup itself. From the second one on each has a tasklet that reads.
+    """
+
+    def __init__(self, until: float):
+        self.until = until
+        self._open: list[_Try] = []
+        self._listening: list[Tasklet[None]] = []
+        self._heard: Queue[tuple[_Try, tuple[int, wire.Answer] | OSError]] = Queue()
+
+    def __enter__(self) -> _Tries:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        listening, self._listening = self._listening, []
+        for tasklet in listening:
+            uninterrupted(tasklet.kill)  # it hands a shared port over
+        for one in self._open:
+            one.conversation.close()
+        self._open.clear()
+
+    def ask(
+        self,
+        questions: dict[int, wire.Question],
+        server: Address,
+        seconds: float,
+        found: dict[int, wire.Answer],
+        refused: dict[int, wire.Answer],
+        told: dict[int, wire.Answer],
+    ) -> None:
+        """Asks one server. Answers go to `found`, its refusals and failures to `refused`, and those of
+        servers asked earlier to `told`."""
+        truncated: list[tuple[int, Address]] = []
+        left = set(questions)
+        with ThrownHere() as thrown:
+            try:
+                present = self._begin(questions, server)
+                until = time.monotonic() + seconds
+                while left:
+                    one, number, answer = self._next(present, until)
+                    if number not in left:
+                        continue  # two tries were answered
+                    if answer.truncated:
+                        truncated.append((number, one.server))
+                    elif answer.rcode in (NOERROR, NXDOMAIN):
+                        found[number] = answer
+                    elif one is present:
+                        refused[number] = answer
+                    else:
+                        told.setdefault(number, answer)
+                        continue
+                    left.discard(number)
+            except OSError as error:  # too late, unreachable
+                _raise_if_no_fault_of_the_server(error, thrown)
+            for number, told_by in truncated:
+                self._close()  # no lookup may hold one descriptor while it waits for another
                 try:
-                    answer = _ask_by_tcp(questions[number], server, time.monotonic() + seconds)
+                    answer = _ask_by_tcp(questions[number], told_by, time.monotonic() + seconds)
                 except OSError as error:
                     _raise_if_no_fault_of_the_server(error, thrown)
                     continue  # the next server may do better
-            (found if answer.rcode in (NOERROR, NXDOMAIN) else refused)[number] = answer
+                (found if answer.rcode in (NOERROR, NXDOMAIN) else refused)[number] = answer
+
+    def _begin(self, questions: dict[int, wire.Question], server: Address) -> _Try:
+        try:
+            present = _Try(questions, server)
+        except OSError as error:
+            if not self._open or error.errno not in OUT_OF_DESCRIPTORS:
+                raise
+            self._close()
+            present = _Try(questions, server)
+        self._open.append(present)
+        return present
+
+    def _next(self, present: _Try, until: float) -> tuple[_Try, int, wire.Answer]:
+        """The next answer of any try. OSError if the present one fails; TimeoutError at `until`."""
+        if len(self._open) == 1:
+            return present, *present.receive(until)
+        for one in self._open[len(self._listening) :]:
+            self._listening.append(spawn(self._listen, one))
+        while True:
+            try:
+                one, heard = self._heard.get(timeout=max(0.0, until - time.monotonic()))
+            except Empty:
+                raise TimeoutError(errno.ETIMEDOUT, "no answer") from None
+            if not isinstance(heard, OSError):
+                return one, *heard
+            if one is present:
+                raise heard
+
+    def _listen(self, one: _Try) -> None:
+        try:
+            while True:
+                self._heard.put((one, one.receive(self.until)))
+        except OSError as error:
+            self._heard.put((one, error))
 
 
 def _raise_if_no_fault_of_the_server(error: OSError, thrown: list[BaseException]) -> None:
     """Raises it on: there are no descriptors, or it was thrown at the tasklet."""
     if thrown or error.errno in OUT_OF_DESCRIPTORS:
         raise error
-
-
-def _ask_by_udp(
-    questions: dict[int, wire.Question], server: Address, seconds: float, heard: dict[int, wire.Answer]
-) -> None:
-    with Conversation(server, seconds) as conversation:
-        waiting: dict[int, tuple[int, wire.Question]] = {}
-        for number, question in questions.items():
-            sent = conversation.ask(question)
-            waiting[sent.number] = number, sent
-        while waiting:
-            data = conversation.receive()
-            expected = waiting.get(int.from_bytes(data[:2], "big"))
-            answer = wire.parse(data, expected[1]) if expected is not None else None
-            if expected is not None and answer is not None:  # else it is forged, or a duplicate
-                number, sent = expected
-                heard[number] = answer
-                del waiting[sent.number]
-                conversation.answered(sent.number)
 
 
 def _ask_by_tcp(question: wire.Question, server: Address, until: float) -> wire.Answer:
