@@ -113,8 +113,9 @@ cdef class ScopeRequest(Request):
 
     cdef int change(self, Part part, object value) except -1:
         cdef dict scope = self.scope
-        if part == CLIENT:
-            scope["client"] = (value, 0)
+        if part == CLIENT or part == CLIENT_PORT:
+            address, port = scope["client"] or ("", 0)
+            scope["client"] = (value, port) if part == CLIENT else (address, int(value or 0))
         elif part == SCHEME:
             scope["scheme"] = value
         elif part == LOCAL_PORT:

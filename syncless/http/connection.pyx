@@ -43,7 +43,7 @@ from libc.stdint cimport int64_t, uint8_t
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
-from syncless.http.exchange cimport Application, Exchange, Session, Sessions, give_back
+from syncless.http.exchange cimport Application, Exchange, Session, Sessions, Upgrade, give_back
 from syncless.http.listener cimport (
     HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode,
     Listener, next_of,
@@ -455,7 +455,8 @@ cdef class Connection(Watcher):
         exchange.run_inline(loop)                # may park; others run meanwhile
         listener.admission.end()
         exchange.count()
-        self.unread = not exchange.body.framing.ended
+        self.unread = not exchange.body.framing.ended or (
+            exchange.upgraded and not (<Upgrade> exchange.handler).over)
         self.drop_exchange(exchange)
         if self.stream.torn:
             self.close(loop, True)

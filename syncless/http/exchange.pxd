@@ -28,6 +28,7 @@ cdef class Upgrade:
     cdef readonly Exchange exchange
     cdef object handler         # of the other protocol, once it has begun
     cdef tuple expected         # exceptions that are no fault of the application then
+    cdef bint over              # by its rules the client sends nothing more; or nobody cares
     cdef Peer peer(self)
     cpdef bytes read(self)
     cdef int write_all(self, bytes data) except -1

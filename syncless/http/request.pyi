@@ -11,6 +11,7 @@ class Request:
     @property
     def query(self) -> str: ...
     client: str
+    client_port: str
     scheme: str
     host: str
     server_port: str

@@ -105,6 +105,15 @@ cdef class Request:
         self.change(CLIENT, address)
 
     @property
+    def client_port(self):
+        """The client's port; "" if it is not known."""
+        return self.part(CLIENT_PORT)
+
+    @client_port.setter
+    def client_port(self, str port not None):
+        self.change(CLIENT_PORT, port)
+
+    @property
     def scheme(self):
         """http or https."""
         return self.part(SCHEME)
@@ -172,8 +181,6 @@ cdef class HeadRequest(Request):
 
     cdef int change(self, Part part, object value) except -1:
         self.parts[part] = value
-        if part == CLIENT:
-            self.parts[CLIENT_PORT] = ""
         return 0
 
     cdef object get(self, str name, int known):

@@ -145,15 +145,26 @@ def is_forwarding(name: str) -> bool:
     return name in FIELDS or name.startswith(FORWARDING)
 
 
-def _address(text: str) -> str | None:
-    """The IP address of an entry such as 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1]:80; None for
-    unknown and pseudonyms."""
+def _port(text: str | None) -> str:
+    """The port that the text is; "" for none, such as a pseudonym (_hidden)."""
+    if text and text.isdecimal() and text.isascii() and len(text) <= 5 and 0 < int(text) <= 65535:
+        return text
+    return ""
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The host and the port of 192.0.2.1, a.example:80, 2001:db8::1, [2001:db8::1]:80."""
     text = text.strip()
     if text.startswith("["):
-        text = text[1:].partition("]")[0]
-    elif text.count(":") == 1:
-        text = text.partition(":")[0]
-    text, percent, zone = text.partition("%")
+        host, _, rest = text[1:].partition("]")
+        return host, _port(rest[1:]) if rest.startswith(":") else ""
+    host, _, port = text.partition(":") if text.count(":") == 1 else (text, "", "")
+    return host, _port(port)
+
+
+def _address(text: str) -> str | None:
+    """The IP address of such an entry, as a socket shows it; None for unknown and pseudonyms."""
+    text, percent, zone = _split(text)[0].partition("%")
     try:
         address = packed(text)
     except ValueError:
@@ -257,7 +268,7 @@ class Forwarding:
             if not self.trust(address):
                 break
         if client is not None:
-            request.client = client
+            request.client, request.client_port = client, _split(chain[place])[1]
         return place
 
     @staticmethod
@@ -266,5 +277,6 @@ class Forwarding:
             request.scheme = "https" if proto.lower() in ("https", "wss") else "http"
         if host and is_host(host):
             request.host = host
-        if port and port.isdecimal() and port.isascii() and len(port) <= 5 and 0 < int(port) <= 65535:
-            request.server_port = port
+            port = port or _split(host)[1]
+        if _port(port):
+            request.server_port = _port(port)

@@ -41,6 +41,7 @@ cdef class WebSocket:
     cdef int take(self, object opcode, bytes data, bint fin) except -1
     cdef int closes(self, bytes data) except -1
     cdef int wait(self) except -1
+    cdef int meet_answer(self) except -1
     cdef int part(self, object opcode, bytes data, bint fin) except -1
     cdef int whole(self, object message) except -1
     cdef int answer(self, object opcode, bytes data) except -1

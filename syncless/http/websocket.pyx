@@ -22,7 +22,7 @@ STOPS = 1001, "the server stops"
 """Code and reason of a close frame (RFC 6455, 7.4.1)."""
 
 CLOSE_SECONDS = 5.0
-"""For which close() waits for the client's own close frame."""
+"""For which the server waits for the client's own close frame."""
 
 NEEDED = "a client asks for a WebSocket, which needs websockets: pip install 'syncless[websocket]'"
 
@@ -182,15 +182,8 @@ cdef class WebSocket:
             return
         if self.frames is None:
             self.accept()
-        try:
-            self.send_close(code, reason)
-        except WebSocketClosed:
-            return
-        if self.receiving.value == 0:
-            return  # the tasklet that receives meets the answer
-        with Timeout(CLOSE_SECONDS, False), self.receiving:
-            while not self.answered and not self.gone:
-                self.read()
+        if self._says_close(code, reason) and self.receiving.value:     # else the tasklet that receives does
+            self.meet_answer()
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -220,17 +213,28 @@ cdef class WebSocket:
             self.write(frame)
             self.close_code, self.close_reason = code, reason
 
+    def _says_close(self, code, reason=""):
+        """The same. Returns whether it could be sent."""
+        try:
+            self.send_close(code, reason)
+        except WebSocketClosed:
+            return False
+        return True
+
+    cdef int meet_answer(self) except -1:
+        """Waits for the client's close frame. Closing the connection before would reset it under a client
+        that sends, which may lose our close frame by that."""
+        with Timeout(CLOSE_SECONDS, False), self.receiving:
+            self.message = None
+            while not self.answered and not self.gone:
+                self.read()
+        self.gone = True
+
     def tell_stop(self) -> None:
         """The server stops: sends a close frame, once."""
         if self.frames is not None and not self.leaving:
             self.leaving = True
-            self._send_stops()
-
-    def _send_stops(self):
-        try:
-            self.send_close(*STOPS)
-        except WebSocketClosed:
-            pass
+            self._says_close(*STOPS)
 
     cdef int read(self) except -1:
         """Deals with the frames that have come up to the end of a message, so that what was sent before a
@@ -278,7 +282,7 @@ cdef class WebSocket:
 
     cdef int closes(self, bytes data) except -1:
         code, reason = self.library.read_close(data)
-        self.answered = True
+        self.answered = self.upgrade.over = True
         if self.close_code is None:
             self.unanswered = code, reason, data
             if self.answers_close:
@@ -348,22 +352,26 @@ cdef class WebSocket:
             self.answered = True
             self.unanswered = code, reason, self.library.close_data(code, _shortened(reason))
             return 0
-        try:
-            self.send_close(code, reason)
-        except WebSocketClosed:
-            pass
+        self._says_close(code, reason)
         self.gone = True
 
     def end(self, failure) -> None:
-        """Called by the server when the application has returned or raised."""
-        if self.frames is None or self.closed:
+        """Called by the server when the application has returned or raised. The client's close frame ends
+        the connection, whoever has sent the first one."""
+        cdef bint in_haste = isinstance(failure, TaskletExit)
+        if self.frames is None:
             return
-        if self.unanswered is not None:
-            self.answer_close()
-        elif isinstance(failure, TaskletExit):
-            self._send_stops()  # and there is no time for the client's
-        else:
-            self.close(1000 if failure is None else 1011)
+        try:
+            if self.unanswered is not None:
+                self.answer_close()
+            elif not self.closed:
+                self._says_close(*(STOPS if in_haste else (1000 if failure is None else 1011,)))
+            if not in_haste:
+                self.meet_answer()
+        except TaskletExit:
+            in_haste = True
+        if in_haste:
+            self.upgrade.over = True
 
 
 def _shortened(str reason):

@@ -100,8 +100,6 @@ cdef class EnvironRequest(Request):
             self.values["HTTPS"] = "on"
         else:
             self.values.pop("HTTPS", None)
-        if part == CLIENT:
-            self.values[REMOTE_PORT] = ""
         return 0
 
     cdef object get(self, str name, int known):

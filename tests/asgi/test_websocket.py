@@ -8,7 +8,7 @@ import pytest
 import syncless
 from tests.plugin import Client
 from tests.waiting import eventually
-from tests.wsgi.test_websocket import HANDSHAKE, Raw, closed_with, frame
+from tests.wsgi.test_websocket import HANDSHAKE, Raw, closed_with, echo, frame
 
 pytestmark = pytest.mark.virtual_time
 client_library = pytest.importorskip(
@@ -120,6 +120,86 @@ def test_application_that_returns_closes(start):
         await asyncio.sleep(0.01)
 
     assert closed_with(Raw(start, start(speaking(speak)))) == 1000
+
+
+def closes_by_wsgi(environ, start_response):
+    websocket = environ["wsgi.websocket"]
+    websocket.accept()
+    how = environ["QUERY_STRING"]
+    if how == "close":
+        websocket.close(4000)
+    elif how == "elsewhere":  # this tasklet receives, and another one closes
+        syncless.spawn(websocket.close, 4000)
+        assert websocket.receive() is None
+    else:
+        assert how == "return"
+    return []
+
+
+async def closes_by_asgi(scope, receive, send):
+    await accepted(receive, send)
+    how = scope["query_string"]
+    if how == b"close":
+        await send({"type": "websocket.close", "code": 4000})
+    elif how == b"elsewhere":
+        closing = asyncio.ensure_future(send({"type": "websocket.close", "code": 4000}))
+        assert (await receive())["type"] == "websocket.disconnect"
+        await closing
+    else:
+        assert how == b"return"
+
+
+BOTH = pytest.mark.parametrize("app", [closes_by_wsgi, speaking(closes_by_asgi)], ids=["wsgi", "asgi"])
+
+
+@BOTH
+@pytest.mark.parametrize(("how", "code"), [("close", 4000), ("elsewhere", 4000), ("return", 1000)])
+def test_connection_stays_until_its_client_has_closed_too(start, app, how, code):
+    """Else it would be reset under a client that sends, which may lose the code by that."""
+    server = start(app)
+    raw = Raw(start, server, path=f"/ws?{how}")
+    assert closed_with(raw) == code
+    for _ in range(3):
+        syncless.sleep(1)
+        raw.send(1, b"on its way already")
+    assert server.census()["connections"] == 1
+    raw.send(8, struct.pack("!H", code))
+    assert raw.client.at_end() and not raw.client.reset
+    assert eventually(lambda: server.census()["connections"] == 0)
+
+
+@BOTH
+def test_client_that_does_not_close_is_left_after_a_time(start, app, errors):
+    server = start(app, error_log=errors)
+    raw = Raw(start, server, path="/ws?close")
+    assert closed_with(raw) == 4000
+    assert raw.client.at_end() and not raw.client.reset
+    assert eventually(lambda: server.census()["connections"] == 0)
+    assert errors.getvalue() == ""
+
+
+@BOTH
+def test_stopping_server_waits_for_no_close_frame_beyond_its_time(start, app, errors):
+    server = start(app, error_log=errors)
+    raw = Raw(start, server, path="/ws?return")
+    assert closed_with(raw) == 1000
+    server.stop(0.01)
+    assert raw.client.at_end() and errors.getvalue() == ""
+
+
+@pytest.mark.parametrize("app", [echo, speaking(echoing)], ids=["wsgi", "asgi"])
+def test_client_that_breaks_the_protocol_may_send_on(start, app):
+    server = start(app)
+    raw = Raw(start, server)
+    raw.client.send(frame(1, b"unmasked", masked=False))
+    assert closed_with(raw) == 1002
+    for _ in range(3):
+        syncless.sleep(1)
+        raw.send(1, b"on its way already")
+    assert server.census()["connections"] == 1
+    assert raw.client.at_end() and not raw.client.reset
+    raw.client.close()
+    assert eventually(lambda: server.census()["connections"] == 0)
 
 
 def test_application_that_raises_closes_with_1011(start, errors):

@@ -10,7 +10,7 @@ import pytest
 import syncless
 from syncless.debug import print_tasklets
 from tests import needs
-from tests.asgi.test_websocket import echoing, speaking
+from tests.asgi.test_websocket import BOTH, echoing, speaking
 from tests.browser import BROWSER, browse
 from tests.http2_client import connector, events
 from tests.waiting import eventually
@@ -267,6 +267,20 @@ def test_application_may_refuse(connect):
     client = client()
     websocket = WebSocket(client)
     assert client.answer(websocket.stream)[0] == 403
+
+
+@BOTH
+def test_stream_stays_until_its_client_has_closed_too(connect, app):
+    server, client = connect(app)
+    websocket = WebSocket(client(), path="/ws?close")
+    assert closed_with(websocket) == 4000
+    for _ in range(3):
+        syncless.sleep(1)
+        websocket.send(1, b"on its way already")
+    assert server.census()["active"] == 1
+    websocket.send(8, struct.pack("!H", 4000))
+    assert websocket.receive() is None
+    assert eventually(lambda: server.census()["active"] == 0)
 
 
 def test_error_of_the_application_closes_with_1011(connect, errors):

@@ -1,5 +1,6 @@
 """PROXY headers and forwarded fields: believed from trusted peers, and from nobody else."""
 
+import io
 import ipaddress
 import json
 import socket as blocking
@@ -14,6 +15,7 @@ from syncless.http.proxyheader import LONGEST_LINE, SIGNATURE, ProxyHeader, pars
 from syncless.http.trust import Forwarding, Trust
 from syncless.wsgi import Server
 from syncless.wsgi.application import EnvironRequest
+from tests.waiting import eventually
 
 KEYS = ("REMOTE_ADDR", "REMOTE_PORT", "wsgi.url_scheme", "HTTPS", "HTTP_HOST", "SERVER_PORT")
 
@@ -121,6 +123,58 @@ def test_the_client_is_the_last_one_that_is_not_trusted(chain, client):
     variables = {"REMOTE_ADDR": "10.0.0.1", "HTTP_FORWARDED": quoted}
     Forwarding(Trust(["10.0.0.0/8"]), ["forwarded"])(EnvironRequest(variables))
     assert variables["REMOTE_ADDR"] == client
+
+
+PORTS = [
+    ("1.1.1.1:4711", "1.1.1.1", "4711"),
+    ("[2001:db8::1]:4711", "2001:db8::1", "4711"),
+    ("6.6.6.6:1, 1.1.1.1:4711, 127.0.0.1:5", "1.1.1.1", "4711"),
+    ("1.1.1.1", "1.1.1.1", ""),
+    ("2001:db8::4711", "2001:db8::4711", ""),
+    ("[2001:db8::1]", "2001:db8::1", ""),
+    *((f"1.1.1.1:{port}", "1.1.1.1", "") for port in ("0", "65536", "_hidden", "", "\u00b2")),
+]
+
+
+@pytest.mark.parametrize("field", ["x-forwarded-for", "x-real-ip", "forwarded"])
+@pytest.mark.parametrize(("chain", "client", "port"), PORTS)
+def test_the_port_is_the_clients_own(background, start, field, chain, client, port):
+    async def asgi(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": json.dumps(scope["client"]).encode()})
+
+    log = io.StringIO()
+    sent = chain
+    if field == "forwarded":
+        sent = ", ".join(f'for="{entry.strip()}"' for entry in chain.split(","))
+    server = start(
+        {"/asgi": asgi, "/": tell},
+        trusted=["127.0.0.1"],
+        trusted_fields=field,
+        lifespan="off",
+        access_log=log,
+        access_log_format="%h %{REMOTE_PORT}e",
+    )
+    connection = start.client(server)
+    heads = f"{field}: {sent}\r\n"
+    for _ in range(2):
+        connection.send(f"GET / HTTP/1.1\r\nHost: test\r\n{heads}\r\n".encode("latin-1"))
+        seen = json.loads(connection.response()[2])
+        assert (seen["REMOTE_ADDR"], seen["REMOTE_PORT"]) == (client, port)
+        connection.send(f"GET /asgi HTTP/1.1\r\nHost: test\r\n{heads}\r\n".encode("latin-1"))
+        assert json.loads(connection.response()[2]) == [client, int(port or 0)]
+    assert eventually(lambda: log.getvalue().count("\n") == 4)
+    assert log.getvalue() == f"{client} {port or '-'}\n" * 4
+
+
+@pytest.mark.parametrize("field", ["x-forwarded-host", "forwarded"])
+def test_port_behind_a_forwarded_host_is_the_servers(field):
+    for host, port in (("a.example:8443", "8443"), ("[::1]:8443", "8443"), ("a.example", "80")):
+        key = "HTTP_" + field.upper().replace("-", "_")
+        text = host if field != "forwarded" else f'for=1.1.1.1;host="{host}"'
+        variables = {"REMOTE_ADDR": "10.0.0.1", "SERVER_PORT": "80", key: text}
+        Forwarding(Trust(["*"]), [field])(EnvironRequest(variables))
+        assert (variables["HTTP_HOST"], variables["SERVER_PORT"]) == (host, port)
 
 
 def test_scheme_host_and_port_are_those_of_the_same_proxy():

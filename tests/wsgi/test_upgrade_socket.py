@@ -10,6 +10,7 @@ import pytest
 
 import syncless
 from syncless.wsgi import Server
+from tests.waiting import eventually
 from tests.wsgi.authority import Authority, in_thread
 
 pytestmark = pytest.mark.virtual_time
@@ -148,6 +149,26 @@ def test_kept_socket_reaches_no_other_connection(start):
     other.send(ASK % b"taken")
     assert other.response(head_only=True)[0] == 101 and other.at_end()
     assert client.get()[2] == b"plain" and client.get()[2] == b"plain"
+
+
+def test_client_that_sends_on_is_not_reset(start):
+    """The library has said goodbye and its view has returned."""
+
+    def app(environ, start_response):
+        environ["werkzeug.socket"].sendall(SWITCH + b"goodbye")
+        return []
+
+    server = start(app)
+    client = start.client(server)
+    client.send(ASK % b"")
+    assert client.response(head_only=True)[0] == 101 and client._exactly(7) == b"goodbye"
+    for _ in range(3):
+        syncless.sleep(1)
+        client.send(b"on its way already")
+    assert server.census()["connections"] == 1
+    assert client.at_end() and not client.reset
+    client.close()
+    assert eventually(lambda: server.census()["connections"] == 0)
 
 
 def test_exceptions_that_mean_no_response_are_not_logged(start):

@@ -60,9 +60,9 @@ def frame(opcode, payload=b"", fin=True, masked=True):
 class Raw:
     """A raw client after its handshake."""
 
-    def __init__(self, start, server, extra=""):
+    def __init__(self, start, server, extra="", path="/ws"):
         self.client = start.client(server)
-        self.client.send((HANDSHAKE + extra + "\r\n").encode())
+        self.client.send((HANDSHAKE.replace("/ws", path, 1) + extra + "\r\n").encode())
         self.status, self.headers, _ = self.client.response()
 
     def send(self, *args, **kwargs):
