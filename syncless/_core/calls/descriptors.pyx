@@ -19,12 +19,13 @@ from posix.types cimport off_t
 
 from syncless._core.calls.filesystems cimport Kind, Trial, fresh_ns, in_pool, look, never, of_device
 from syncless._core.calls.portable cimport (
-    never_blocks, set_errno, sigaddset, sigemptyset, signal_descriptor, sigset_t,
+    kernel_limit, never_blocks, set_errno, sigaddset, sigemptyset, signal_descriptor, sigset_t,
 )
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.current cimport may_park, take_turns, take_turns_on, wait_foreign_fd
 from syncless._core.poll.now cimport has_failed, is_ready
 from syncless._core.poll.poller cimport READ, WRITE
+from syncless._core.scheduler cimport TIMED_OUT
 from syncless._core.threadloop cimport get_loop
 
 
@@ -156,6 +157,7 @@ cdef Py_ssize_t transfer(
     cdef Kind kind
     cdef ssize_t n
     cdef int error
+    cdef int64_t deadline = 0
     if parks and piece.iov_len > SHARE and not writing:
         piece.iov_len = SHARE
     while True:
@@ -185,7 +187,13 @@ cdef Py_ssize_t transfer(
         if errno == EINTR:
             PyErr_CheckSignals()
         elif errno == EAGAIN and parks and not never_blocks(fd):
-            wait_foreign_fd(get_loop(), fd, WRITE if writing else READ, NEVER)
+            if deadline == 0:
+                deadline = kernel_limit(fd, writing)
+                deadline = NEVER if deadline == 0 else monotonic_ns() + deadline
+            if wait_foreign_fd(get_loop(), fd, WRITE if writing else READ, deadline) == TIMED_OUT:
+                if more:
+                    return 0
+                raise BlockingIOError(EAGAIN, strerror(EAGAIN).decode())
             if more and has_failed(fd):
                 return 0
             piece = whole[0]

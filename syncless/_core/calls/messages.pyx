@@ -21,7 +21,7 @@ from libc.string cimport memchr, memcpy, memset, strcmp, strlen, strspn
 from syncless._core cimport scheduler
 from syncless._core.calls.portable cimport MSG_FASTOPEN, MSG_NOSIGNAL
 from syncless._core.calls.sockets cimport (
-    NO_WAIT, UNKNOWN, await_ready, begin, goes_on, peer_name, send_rest, sends_all, sockaddr_storage, socket,
+    NO_WAIT, await_ready, begin, goes_on, limit_of, peer_name, send_rest, sends_all, sockaddr_storage, socket,
     wait,
 )
 from syncless._core.cpython.layouts cimport socket
@@ -162,7 +162,7 @@ cdef inline object resolved(socket self, object address):
 
 cdef object run(socket self, int bit, int flags, object method, tuple args):
     """method(*args), as soon as it can be done without waiting."""
-    cdef int64_t deadline = UNKNOWN
+    cdef int64_t deadline = limit_of(self, flags)
     cdef long long timeout = self.sock_timeout
     cdef PyObject* result
     begin(self, bit)
@@ -175,13 +175,13 @@ cdef object run(socket self, int bit, int flags, object method, tuple args):
             found = <object> result
             Py_DECREF(found)
             return found
-        raise_unless_it_must_wait(timeout == 0 or flags & MSG_DONTWAIT)
+        raise_unless_it_must_wait(timeout == 0 or deadline == NO_WAIT)
         await_ready(self, bit, &deadline)
 
 
 def recvfrom(socket self not None, Py_ssize_t bufsize, int flags=0, /):
     """recvfrom(bufsize[, flags]) -> (bytes, address); parks until something comes."""
-    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
+    cdef int64_t deadline = limit_of(self, flags)
     cdef sockaddr_storage address
     cdef socklen_t length
     cdef ssize_t n
@@ -216,7 +216,7 @@ cdef object unix_name(sockaddr_un* address, Py_ssize_t length):
 def recvmsg(socket self not None, bufsize, ancbufsize=0, int flags=0, /):
     """recvmsg(bufsize[, ancbufsize[, flags]]) -> (data, ancdata, msg_flags, address); parks until something
     comes."""
-    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
+    cdef int64_t deadline = limit_of(self, flags)
     cdef sockaddr_storage address
     cdef Py_ssize_t size
     cdef msghdr message
@@ -292,7 +292,7 @@ def sendto(socket self not None, data, *args):
     flags = args[0] if len(args) == 2 else 0
     if type(data) is bytes and is_four(self, args[len(args) - 1], &four):
         PySys_Audit("socket.sendto", "OO", <PyObject*> self, <PyObject*> args[len(args) - 1])
-        deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
+        deadline = limit_of(self, flags)
         begin(self, WRITE)
         while True:
             n = c_sendto(self.sock_fd, PyBytes_AS_STRING(data), len(<bytes> data), flags | MSG_DONTWAIT,
@@ -341,7 +341,7 @@ cdef list pieces_of(list buffers, bint convert):
 cdef Py_ssize_t send_pieces(socket self, list pieces, int flags) except -1:
     """Sends them without the standard library's method: all, or what can be sent at once. Returns the number
     of bytes."""
-    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
+    cdef int64_t deadline = limit_of(self, flags)
     cdef bint all = sends_all(self, flags)
     cdef Py_ssize_t done = 0, first = 0, skip = 0, i, size, total = 0, count = len(pieces)
     cdef iovec vector[PIECES]

@@ -17,6 +17,7 @@ cdef extern from *:
     #include <fcntl.h>
     #include <sys/types.h>
     #include <sys/socket.h>
+    #include <sys/time.h>
     #include <unistd.h>
     #include <signal.h>
     #if SYNCLESS_SENDFILE
@@ -34,6 +35,18 @@ cdef extern from *:
     #ifndef MSG_FASTOPEN
     #define MSG_FASTOPEN 0
     #endif
+    #ifndef MSG_ERRQUEUE
+    #define MSG_ERRQUEUE 0
+    #endif
+
+    /* Nanoseconds for which a blocking call on the descriptor waits; 0: for ever, or it is no socket. */
+    static inline long long syncless_kernel_limit(int fd, int writing) {
+        struct timeval limit = {0, 0};
+        socklen_t size = sizeof limit;
+        if (getsockopt(fd, SOL_SOCKET, writing ? SO_SNDTIMEO : SO_RCVTIMEO, &limit, &size))
+            return 0;
+        return limit.tv_sec * 1000000000LL + limit.tv_usec * 1000LL;
+    }
 
     /* A connection whose descriptor is not inherited, and does not block if that is asked for. */
     static inline int syncless_accept_connection(int listener, void *address, socklen_t *length, int blocks) {
@@ -77,7 +90,8 @@ cdef extern from *:
     int sigemptyset(sigset_t* signals)
     int sigaddset(sigset_t* signals, int number)
     int signal_descriptor "syncless_signal_descriptor" (const sigset_t* signals)
-    int MSG_NOSIGNAL, MSG_FASTOPEN
+    int MSG_NOSIGNAL, MSG_FASTOPEN, MSG_ERRQUEUE
+    long long kernel_limit "syncless_kernel_limit" (int fd, bint writing) nogil
     int accept_connection "syncless_accept_connection" (int listener, void* address, unsigned int* length,
                                                         bint blocks) noexcept nogil
     ssize_t sendfile "syncless_send_file" (int out, int file, off_t* offset, size_t count) noexcept nogil

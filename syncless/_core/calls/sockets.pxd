@@ -13,6 +13,7 @@ cdef enum:
     NO_WAIT = -3        # for the call that must not wait, whatever the socket's timeout
 
 cdef object peer_name(sockaddr_storage* address)
+cdef int64_t limit_of(socket self, int flags) noexcept
 cdef int wait(socket self, int bit, int64_t* deadline) except -1
 cdef int begin(socket self, int bit) except -1
 cdef int await_ready(socket self, int bit, int64_t* deadline) except -1

@@ -2,8 +2,14 @@
 socket object.
 
 Each tries its system call without blocking first (MSG_DONTWAIT where there is such a flag) and parks only on
-EAGAIN. Timeouts are those of the socket object: None waits for ever, 0 never waits (BlockingIOError), else
-seconds in all (TimeoutError).
+EAGAIN. When it waits, and how long (calls of C libraries have the same rule, patches/libraries/transfers.c):
+
+| the socket's timeout | the call waits |
+|---|---|
+| 0 | never: BlockingIOError |
+| seconds | so long in all: TimeoutError |
+| None | as long as SO_RCVTIMEO or SO_SNDTIMEO says: BlockingIOError, as the kernel's; without them for ever |
+| None, with MSG_DONTWAIT or MSG_ERRQUEUE | never: BlockingIOError |
 
 Fact: the standard library's C methods first poll() for as long as the timeout allows, stopping the thread.
 Decision: the frequent calls are made here; the rare ones, with addresses of every family, stay the standard
@@ -24,7 +30,8 @@ from posix.types cimport off_t
 from posix.unistd cimport close
 
 from syncless._core.calls.portable cimport (
-    MSG_NOSIGNAL, accept_connection, begin_nonblocking, end_nonblocking, sendfile as c_sendfile,
+    MSG_ERRQUEUE, MSG_NOSIGNAL, accept_connection, begin_nonblocking, end_nonblocking, kernel_limit,
+    sendfile as c_sendfile,
 )
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.layouts cimport require, socket
@@ -93,6 +100,21 @@ cdef int begin(socket self, int bit) except -1:
     return 0 if self.sock_timeout == 0 else take_turns_on(self.sock_fd, bit)
 
 
+cdef int64_t limit_of(socket self, int flags) noexcept:
+    """The deadline of a call before it has had to wait."""
+    if flags & MSG_DONTWAIT or (flags & MSG_ERRQUEUE and self.sock_timeout < 0):
+        return NO_WAIT
+    return UNKNOWN
+
+
+cdef int64_t deadline_of(socket self, int bit) noexcept:
+    """The deadline of a call that has to wait now."""
+    cdef long long limit = self.sock_timeout
+    if limit < 0:
+        limit = kernel_limit(self.sock_fd, bit == WRITE) or -1
+    return NEVER if limit < 0 else monotonic_ns() + limit
+
+
 cdef int wait(socket self, int bit, int64_t* deadline) except -1:
     """After a call failed: parks if that may help, otherwise raises. *deadline starts as UNKNOWN or
     NO_WAIT."""
@@ -109,15 +131,17 @@ cdef int wait(socket self, int bit, int64_t* deadline) except -1:
 
 cdef int await_ready(socket self, int bit, int64_t* deadline) except -1:
     if deadline[0] == UNKNOWN:
-        deadline[0] = NEVER if self.sock_timeout < 0 else monotonic_ns() + self.sock_timeout
+        deadline[0] = deadline_of(self, bit)
     if wait_fd(get_loop(), self.sock_fd, bit, deadline[0], "socket read" if bit == READ else "socket write",
             self) == TIMED_OUT:
+        if self.sock_timeout < 0:           # the kernel's limit
+            raise BlockingIOError(EAGAIN, strerror(EAGAIN).decode())
         raise TimeoutError("timed out")
     return 0
 
 
 cdef Py_ssize_t receive(socket self, char* data, Py_ssize_t size, int flags) except -1:
-    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
+    cdef int64_t deadline = limit_of(self, flags)
     cdef ssize_t n
     cdef Py_ssize_t done = 0
     begin(self, READ)
@@ -128,7 +152,12 @@ cdef Py_ssize_t receive(socket self, char* data, Py_ssize_t size, int flags) exc
             if n == 0 or done == size or not flags & MSG_WAITALL or self.sock_timeout == 0:
                 return done
         else:
-            wait(self, READ, &deadline)
+            try:
+                wait(self, READ, &deadline)
+            except BlockingIOError:
+                if done:
+                    return done
+                raise
 
 
 def recv(socket self not None, Py_ssize_t buffersize, int flags=0, /) -> bytes:
@@ -173,7 +202,12 @@ cdef bint goes_on(socket self, Py_ssize_t done, int64_t* deadline) except -1:
     sent before, and the error stays for the next call, as the kernel leaves it."""
     if done and errno != EAGAIN and errno != EINTR:
         return False
-    wait(self, WRITE, deadline)
+    try:
+        wait(self, WRITE, deadline)
+    except BlockingIOError:
+        if done:
+            return False
+        raise
     return not done or not has_failed(self.sock_fd)
 
 
@@ -181,7 +215,7 @@ cdef Py_ssize_t send_rest(socket self, object data, Py_ssize_t done, int flags) 
     """Sends what follows the bytes that are done: all, or what can be sent at once. Returns how many are done
     then."""
     cdef Py_buffer view
-    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
+    cdef int64_t deadline = limit_of(self, flags)
     cdef bint all = sends_all(self, flags)
     cdef Py_ssize_t size
     cdef ssize_t n
@@ -206,7 +240,7 @@ def sendall(socket self not None, data, int flags=0, /) -> None:
     """sendall(data[, flags]), as socket.socket.sendall; parks until all is sent, the timeout being for the
     whole."""
     cdef Py_buffer view
-    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
+    cdef int64_t deadline = limit_of(self, flags)
     cdef Py_ssize_t done = 0, turn = 0
     cdef ssize_t n
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -219,6 +253,8 @@ def sendall(socket self not None, data, int flags=0, /) -> None:
                 done += n
                 if done >= view.len:
                     return None
+                if self.sock_timeout < 0:
+                    deadline = limit_of(self, flags)    # the kernel's limit is for each of its calls
                 turn += n
                 if turn >= SEND_SLICE and self.sock_timeout != 0:
                     turn = 0
@@ -315,11 +351,11 @@ def connect_error(socket self not None, method, address) -> int:
         if timeout == 0:
             return error
         if deadline == UNKNOWN:
-            deadline = NEVER if timeout < 0 else monotonic_ns() + timeout
+            deadline = deadline_of(self, WRITE)
         if error == EINPROGRESS or error == EALREADY or error == EINTR:
             if not is_ready(self.sock_fd, WRITE):       # on loopback it is decided already
                 if wait_fd(get_loop(), self.sock_fd, WRITE, deadline, "socket write", self) == TIMED_OUT:
-                    return -1
+                    return -1 if timeout > 0 else EINPROGRESS
             if getsockopt(self.sock_fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0:
                 error = errno
             return error
@@ -327,7 +363,7 @@ def connect_error(socket self not None, method, address) -> int:
             return error
         # a UNIX socket whose peer's backlog is full: no event tells when there is room
         if deadline != NEVER and monotonic_ns() >= deadline:
-            return -1
+            return -1 if timeout > 0 else EAGAIN
         get_loop().park("room in a backlog", self, monotonic_ns() + 2000000)
 
 
