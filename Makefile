@@ -40,6 +40,7 @@ $(VENV)/.tested: $(VENV)/.built $(VENV)/.testing
 $(VENV)/.clients: $(VENV)/.testing
 	$(INSTALL) --group clients
 	-$(INSTALL) --group drivers
+	-$(INSTALL) --group tools
 	@touch $@
 
 $(VENV)/.linted: $(VENV)/.tools

@@ -22,8 +22,6 @@ from weakref import WeakKeyDictionary
 
 import gevent.hub
 from gevent import _hub_local
-from gevent.libuv.loop import libuv
-from gevent.libuv.loop import loop as UvLoop
 from gevent.timeout import Timeout
 from greenlet import getcurrent, greenlet
 
@@ -32,6 +30,17 @@ from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.select import readable, select
 from syncless._core.wait.sync import Event
+
+try:
+    from gevent.libuv.loop import libuv
+    from gevent.libuv.loop import loop as UvLoop
+except ImportError as error:
+    missing = (error.name or "").rpartition(".")[2]
+    if missing in ("cffi", "_cffi_backend"):
+        needs = "cffi, by which gevent calls libuv: pip install 'syncless[gevent]'"
+    else:
+        needs = f"a gevent that has libuv, as its wheels do, and this one cannot load it ({error})"
+    raise ImportError(f"syncless.contrib.gevent needs {needs}", name=error.name) from error
 
 WATCHERS = ("io", "timer", "signal", "idle", "prepare", "check", "fork", "async_", "child", "stat")
 

@@ -21,7 +21,7 @@ from syncless._core.cpython.functions import original_of
 from syncless._core.cpython.layouts import checked
 from syncless._core.current import give_way, wait_readable
 from syncless._core.wait import select as engine
-from syncless.patches.registry import Patcher
+from syncless.patches.registry import Patcher, class_of
 
 LONGEST = 2_000_000
 """Seconds. The interpreter accepts any timeout up to this."""
@@ -32,7 +32,7 @@ INTERVAL = 0.02
 
 watched_by = checked("poll objects")
 _select: Any = original_of(select.select)
-_epoll = getattr(select, "epoll", None)
+_epoll: Any = class_of(select, "epoll") if hasattr(select, "epoll") else None
 _epoll_poll: Any = _epoll.poll if _epoll else None
 _poll: Any = getattr(select, "poll", None)
 _poll_type: Any = type(_poll()) if _poll else None

@@ -12,6 +12,7 @@ import _thread
 import gc
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -53,6 +54,15 @@ def _check_thread(done: str) -> None:
             f"the standard library can be {done} in the main thread only: signals go to that thread, "
             "and each thread started under the patch is a tasklet of it"
         )
+
+
+def _is_class(owner: Any, member: str) -> bool:
+    """False, with a warning, for what another tool has put in the place of a class."""
+    if issubclass(type(owner), type):  # isinstance() believes what an object says
+        return True
+    text = f"{member}() of {owner!r}, which is no class, is not patched and may hold up all tasklets"
+    warnings.warn(text, RuntimeWarning, stacklevel=3)
+    return False
 
 
 class CannotPatch(ValueError):
@@ -231,6 +241,8 @@ class Patcher:
 
     def member(self, owner: type, name: str, new: Any, why: str) -> None:
         """Replaces a member of a class in place."""
+        if not _is_class(owner, name):
+            return
         old = owner.__dict__.get(name, _ABSENT)
 
         def restore() -> None:
@@ -246,6 +258,8 @@ class Patcher:
 
     def member_in_place(self, owner: type, name: str, new: Any, why: str) -> None:
         """Replaces a member of a type that cannot be changed from Python."""
+        if not _is_class(owner, name):
+            return
         old = set_in_type(owner, name, new)
         self._methods.add(name, new)
         _show_signature(old, new)
@@ -298,6 +312,20 @@ class Patcher:
             _show_signature(old, new)
             self._globals.add(old, new)
             setattr(module, name, new)
+
+
+def class_of(module: ModuleType, name: str) -> Any:
+    """The class that a module defines by that name, also where a profiler or a tracer has put a wrapper or a
+    subclass in its place. If there is none, what is in its place."""
+    found = getattr(module, name)
+    is_class = isinstance(found, type)
+    classes: list[type] = [*reversed(found.__mro__)] if is_class else [object]
+    for each in classes:
+        if each.__module__ == module.__name__ and each.__qualname__ == name:
+            return each
+        if not is_class:
+            classes.extend(type.__subclasses__(each))
+    return found
 
 
 def instances_of(kind: type[T]) -> list[T]:

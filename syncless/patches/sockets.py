@@ -6,7 +6,7 @@ import socket
 
 from syncless.io import dns
 from syncless.io import socket as cooperative
-from syncless.patches.registry import Patcher
+from syncless.patches.registry import Patcher, class_of
 
 BLOCKING = """
     accept bind connect connect_ex recv recv_into recvfrom recvfrom_into recvmsg recvmsg_into
@@ -23,7 +23,7 @@ def patch(patcher: Patcher) -> None:
         (CHANGE_OWNER, "does not tell the loop who owns the descriptor"),
     ):
         for name in names:
-            patcher.member(socket.socket, name, vars(cooperative.socket)[name], why)
+            patcher.member(class_of(socket, "socket"), name, vars(cooperative.socket)[name], why)
 
 
 def patch_names(patcher: Patcher) -> None:

@@ -28,13 +28,14 @@ from syncless._core.tasklet import Tasklet, at_end_of_slot, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches import anyio
-from syncless.patches.registry import Patcher, instances_of, when_imported
+from syncless.patches.registry import Patcher, class_of, instances_of, when_imported
 from syncless.patches.types import locks
 from syncless.patches.types.locks import watch_threads
 
 _active: dict[int, threading.Thread] = threading._active  # type: ignore[attr-defined]
 _current_thread = original_of(threading.current_thread)
 _dummy_init = threading._DummyThread.__init__  # type: ignore[attr-defined]
+_condition: Any = class_of(threading, "Condition")
 _sentinels: weakref.WeakKeyDictionary[Tasklet[Any], Any] = weakref.WeakKeyDictionary()
 """Locks released when a thread that is a tasklet ends. threading waits for them up to Python 3.12."""
 
@@ -307,7 +308,7 @@ def dummy_init(self: Any, *args: Any) -> None:
 
 def _renew_conditions() -> None:
     """Rebinds the methods of its lock that each Condition has kept: the old ones know OS threads only."""
-    for made in instances_of(threading.Condition):
+    for made in instances_of(_condition):
         lock = made.__dict__.get("_lock")
         for name in ("acquire", "release", "_release_save", "_acquire_restore", "_is_owned"):
             if name in made.__dict__ and hasattr(lock, name):
@@ -320,7 +321,7 @@ def _in_place(patcher: Patcher, owner: type, members: dict[str, Any], why: str) 
             patcher.member_in_place(owner, name, new, why)
 
 
-def _members(patcher: Patcher, owner: type, members: dict[str, Any], why: str) -> None:
+def _members(patcher: Patcher, owner: Any, members: dict[str, Any], why: str) -> None:
     for name, new in members.items():
         patcher.member(owner, name, new, why)
 
@@ -345,10 +346,11 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(_thread, "start_joinable_thread", start_joinable_thread, "starts an OS thread")
     patcher.rebind(_thread, "_ThreadHandle", ThreadHandle, "waits for the end of an OS thread")
     patcher.rebind(_thread, "_shutdown", shutdown, "does not know of threads that are tasklets")
-    _members(patcher, threading.Condition, CONDITION, "takes the long way through Python")
-    for owner in (_module_lock, threading.Semaphore, threading.BoundedSemaphore):
+    _members(patcher, _condition, CONDITION, "takes the long way through Python")
+    semaphores = (class_of(threading, name) for name in ("Semaphore", "BoundedSemaphore"))
+    for owner in (_module_lock, *semaphores):
         _give_back(patcher, owner, "release")
-    _members(patcher, threading.Event, EVENT, "takes the long way through Python")
+    _members(patcher, class_of(threading, "Event"), EVENT, "takes the long way through Python")
     patcher.member(threading._DummyThread, "__init__", dummy_init, "stays in memory for ever")  # type: ignore[attr-defined]
     why = "is the same for all tasklets of a thread"
     patcher.note("threading.local", separate_thread_locals, why, lambda: separate_thread_locals(False))
@@ -357,11 +359,18 @@ def patch(patcher: Patcher) -> None:
         patcher.member_in_place(_handle_type, "join", join_handle, "stops the thread")
     when_imported(patcher, "anyio._backends._asyncio", anyio.patch)
     when_imported(patcher, "syncless.asyncio.eventloop", _call_handlers_in_tasklets)
+    when_imported(patcher, "ddtrace.bootstrap.cloning", _keep_modules)
 
 
 def _call_handlers_in_tasklets(patcher: Patcher, module: Any) -> None:
     why = "calls synchronous handlers of frameworks in a few OS threads"
     patcher.member(module.EventLoop, "callers_in_tasklets", HANDLERS, why)
+
+
+def _keep_modules(patcher: Patcher, module: Any) -> None:
+    """Where gevent is installed, `import ddtrace.auto` drops threading and _thread, and the program gets new
+    ones, which are not patched."""
+    patcher.member_of_module(module, "enabled", False, "loads threading anew for the sake of gevent")
 
 
 def _give_back(patcher: Patcher, owner: Any, name: str) -> None:
@@ -381,6 +390,7 @@ def patch_queue(patcher: Patcher) -> None:
     import _queue
     import queue
 
+    fifo = class_of(queue, "Queue")
     _in_place(patcher, _queue.SimpleQueue, SIMPLE_QUEUE, "stops the thread")
-    _members(patcher, queue.Queue, QUEUE, "takes the long way through Python")
-    _give_back(patcher, queue.Queue, "task_done")
+    _members(patcher, fifo, QUEUE, "takes the long way through Python")
+    _give_back(patcher, fifo, "task_done")

@@ -13,7 +13,7 @@ from typing import Any
 
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import Share
-from syncless.patches.registry import Patcher
+from syncless.patches.registry import Patcher, class_of
 from syncless.patches.types import tlscalls
 
 LOADS = ("load_cert_chain", "load_verify_locations", "set_default_verify_paths", "load_dh_params")
@@ -71,10 +71,11 @@ def _loads(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def patch(patcher: Patcher) -> None:
+    context, connection = class_of(ssl, "SSLContext"), class_of(ssl, "SSLSocket")
     for name in LOADS:
-        patcher.member(ssl.SSLContext, name, _loads(getattr(ssl.SSLContext, name)), "waits for a disk")
+        patcher.member(context, name, _loads(getattr(context, name)), "waits for a disk")
     calls: tuple[Any, ...] = tlscalls.read, tlscalls.write, tlscalls.recv, tlscalls.send
     for function in (*calls, do_handshake, unwrap):
-        patcher.member(ssl.SSLSocket, function.__name__, function, "waits in OpenSSL")
+        patcher.member(connection, function.__name__, function, "waits in OpenSSL")
     for function in (settimeout, setblocking):
-        patcher.member(ssl.SSLSocket, function.__name__, function, "makes the descriptor block again")
+        patcher.member(connection, function.__name__, function, "makes the descriptor block again")

@@ -161,3 +161,18 @@ def test_hub_that_is_at_work_already_is_refused():
     program = "import gevent; gevent.sleep(0); import syncless.contrib.gevent as ours; ours.install()"
     done = run_unchecked(program)
     assert done.returncode == 1 and "call syncless.contrib.gevent.install() before" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("missing", "advice"),
+    [
+        ("_cffi_backend", "needs cffi, by which gevent calls libuv: pip install 'syncless[gevent]'"),
+        ("gevent.libuv._corecffi", "needs a gevent that has libuv"),
+    ],
+)
+def test_error_says_what_is_missing_beside_gevent(missing, advice):
+    program = f"import sys; sys.modules[{missing!r}] = None; import syncless.contrib.gevent"
+    ended = run_unchecked(program)
+    assert ended.stderr.splitlines()[-1].startswith("ImportError: syncless.contrib.gevent " + advice), (
+        ended.stderr
+    )

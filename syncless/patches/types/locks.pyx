@@ -53,6 +53,7 @@ from syncless._core.wait.waitqueue cimport WaitQueue, queue_pop
 from syncless.patches.types.unparked cimport acquire_alone, ident_of, is_on_loop, patience, refuse, seconds_to
 
 from syncless._core.current import uninterrupted
+from syncless.patches.registry import class_of
 
 cdef enum:
     RUNNING_ONE = -1
@@ -486,22 +487,22 @@ def simple_queue_get(self, block=True, timeout=None):
 
 # -- conditions, events and queues ---------------------------------------------------------------------------
 
-cdef object condition_type = threading.Condition
-cdef object event_type = threading.Event
-cdef object fifo_type = queue.Queue
-cdef object lifo_type = queue.LifoQueue
+cdef object condition_type = class_of(threading, "Condition")
+cdef object event_type = class_of(threading, "Event")
+cdef object fifo_type = class_of(queue, "Queue")
+cdef object lifo_type = class_of(queue, "LifoQueue")
 cdef object deque_type = deque
-cdef object original_enter = threading.Condition.__enter__
-cdef object original_exit = threading.Condition.__exit__
-cdef object original_condition_wait = threading.Condition.wait
-cdef object original_notify = threading.Condition.notify
-cdef object original_notify_all = threading.Condition.notify_all
-cdef object original_set = threading.Event.set
-cdef object original_clear = threading.Event.clear
-cdef object original_event_wait = threading.Event.wait
-cdef object original_queue_put = queue.Queue.put
-cdef object original_queue_get = queue.Queue.get
-cdef bint shuts_down = hasattr(queue.Queue, "shutdown")     # since Python 3.13
+cdef object original_enter = condition_type.__enter__
+cdef object original_exit = condition_type.__exit__
+cdef object original_condition_wait = condition_type.wait
+cdef object original_notify = condition_type.notify
+cdef object original_notify_all = condition_type.notify_all
+cdef object original_set = event_type.set
+cdef object original_clear = event_type.clear
+cdef object original_event_wait = event_type.wait
+cdef object original_queue_put = fifo_type.put
+cdef object original_queue_get = fifo_type.get
+cdef bint shuts_down = hasattr(fifo_type, "shutdown")       # since Python 3.13
 
 
 # -- waiters: a deque of Locks, each held until its waiter's turn ---------------------------------
