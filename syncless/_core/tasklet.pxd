@@ -1,6 +1,6 @@
 """A tasklet's life and how it comes to be. See tasklet.pyx."""
 
-from cpython.contextvars cimport PyContext_New
+from cpython.contextvars cimport PyContext_Copy
 from cpython.object cimport PyObject, PyObject_Size
 
 from syncless._core.loop cimport Loop
@@ -49,11 +49,12 @@ cdef inline int begin_anew(Tasklet one) except -1:
     return 0
 
 
-cdef inline int renew_context(Tasklet one) except -1:
-    """It gets an empty context: its own, if no variable is set there and nobody else has it."""
+cdef inline int renew_context(Tasklet one, object fresh) except -1:
+    """It gets a copy of the fresh context, in which one variable is set (see slots_here): its own, if no other
+    one is set there and nobody else has it."""
     cdef object context = one.context
-    if context is None or Py_REFCNT(<PyObject*> context) > 2 or PyObject_Size(context) != 0:
-        one.context = PyContext_New()
+    if context is None or Py_REFCNT(<PyObject*> context) > 2 or PyObject_Size(context) != 1:
+        one.context = PyContext_Copy(fresh)
     return 0
 
 

@@ -3,6 +3,7 @@ from threading import Thread
 from types import FrameType
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from syncless._core.cpython.threadlocal import Slots
 from syncless._core.loop import Loop
 from syncless._core.scheduler import BaseTasklet
 
@@ -107,7 +108,7 @@ def spawn(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Ta
 
 def in_slot(tasklet: Tasklet[_T]) -> Tasklet[_T]: ...
 def at_end_of_slot(function: Callable[[], object]) -> bool: ...
-def end_idle_slots(rounds: int) -> bool: ...
+def end_idle_slots(slots: Slots, rounds: int) -> bool: ...
 def where_it_may_wait(function: Callable[..., object], *args: Any) -> None:
     """function(*args): here, if this may wait, else in a tasklet of its own. For code of a program that is
     called from anywhere."""

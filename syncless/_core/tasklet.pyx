@@ -21,7 +21,7 @@ from syncless._core.callbacks cimport drop_callback, with_callback
 from syncless._core.clock cimport deadline_after, monotonic_ns
 from syncless._core.cpython.compat cimport raised
 from syncless._core.cpython cimport threadlocal
-from syncless._core.cpython.threadlocal cimport end_locals, slot_of, start_locals
+from syncless._core.cpython.threadlocal cimport Slots, end_locals, slot_of, slots_here, start_locals
 from syncless._core.current cimport wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport DONE, NEW, RUNNING, BaseTasklet, Scheduler, next_pending, take_back
@@ -447,8 +447,10 @@ def spawn_in(where, function, *args, **kwargs) -> Tasklet:
 
 
 def in_slot(Tasklet tasklet not None) -> Tasklet:
-    """The tasklet, which has not begun, stands for a pool's thread: it takes a slot, if those are kept."""
-    tasklet.locals.takes_slot = True
+    """The tasklet, which has not begun and was spawned in this context, stands for a thread of the pool whose
+    Slots are there, if there are any: it takes one."""
+    slots = slots_here()
+    tasklet.locals.slots = NULL if slots is None else <PyObject*> slots
     return tasklet
 
 
@@ -463,10 +465,11 @@ def at_end_of_slot(function) -> bool:
     return True
 
 
-def end_idle_slots(int rounds) -> bool:
+def end_idle_slots(Slots slots not None, int rounds) -> bool:
     """Ends the slots that no tasklet has had for so many calls of this, as their threads would end. Returns
-    whether there are others. To be called in a tasklet."""
-    return threadlocal.end_idle_slots(rounds, &get_loop().current.locals)
+    whether there are others to look after; never after 0 rounds, see threadlocal.pyx. To be called in a
+    tasklet."""
+    return threadlocal.end_idle_slots(slots, rounds, &get_loop().current.locals)
 
 
 cdef int become_main(Loop loop, Tasklet main) except -1:

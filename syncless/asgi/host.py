@@ -67,9 +67,10 @@ class Host:
         self._tasks = Tasks()
         self._stopping = stopping = asyncio.Event()
         server.told_to_stop.add_done_callback(lambda _: stopping.set())
-        await_(self._start())
+        await_(self._start(server))
 
-    async def _start(self) -> None:
+    async def _start(self, server: Server) -> None:
+        server.request_slots.use()
         if self.lifespan == "off":
             return
         lifespan = Lifespan(self.call)

@@ -64,7 +64,7 @@ cdef class Exchange(Tasklet):
         begin_anew(self)
         if self.recorder is not None:
             (<WaitRecorder> self.recorder).begin()
-        renew_context(self)
+        renew_context(self, self.listener.context)
         self.peer.begin(incoming)
         begin_response(
             self.response, is_head_request(incoming.data, found), found.minor, found.keep_alive)

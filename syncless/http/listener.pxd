@@ -4,6 +4,7 @@ from cpython.object cimport PyObject
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+from syncless._core.cpython.threadlocal cimport Slots
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable
@@ -239,6 +240,8 @@ cdef class Listener:
     cdef int recorded_waits             # of each request
     cdef double cancel_seconds          # for each query that is interrupted
     cdef bint request_ids               # each request is given its IDs before it begins
+    cdef Slots slots                    # those of the server; None: requests take none
+    cdef object context                 # copied for each request: these Slots are the only variable in it
     cdef bint bounds                    # any of these, or a request may be ended before its time
     cdef readonly bint stopping         # every response closes its connection
     # what they share

@@ -2,6 +2,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ssl import SSLContext
 from typing import Any, Protocol
 
+from syncless._core.cpython.threadlocal import Slots
 from syncless._core.loop import Loop
 from syncless._core.scheduler import Runnable
 from syncless.http.exchange import Application, Sessions
@@ -76,6 +77,7 @@ class Listener:
         trusted_fields: Iterable[str] = (),
         on_hangup: str = "continue",
         request_ids: bool = False,
+        slots: Slots | None = None,
     ) -> None: ...
     def report_slow(self, slow_requests: SlowRequests) -> None:
         """Its requests that take `slow_requests.seconds` are given to that when they end."""

@@ -73,6 +73,9 @@ from syncless.http.wire cimport (
     dates_at,
 )
 
+from contextvars import Context
+
+from syncless._core.cpython.threadlocal import use_slots
 from syncless.http.clients import Clients
 from syncless.http.errors import HTTP2_ERRORS, ON_HANGUP, PHRASES
 from syncless.http.limits import limit_values
@@ -567,7 +570,7 @@ cdef class Listener:
     def __init__(
         self, application, limits, AccessLog access_log, error_log, *,
         certificates=None, plain_http=False, trusted=None, proxy_protocol=False, trusted_fields=(),
-        on_hangup=ON_HANGUP[0], request_ids=False,
+        on_hangup=ON_HANGUP[0], request_ids=False, slots=None,
     ):
         self.application = application
         self.limits = limit_values(limits)
@@ -577,6 +580,9 @@ cdef class Listener:
         self.proxy_protocol = proxy_protocol
         self.on_hangup = on_hangup
         self.request_ids = request_ids
+        self.slots = slots
+        self.context = Context()
+        self.context.run(use_slots, slots)
         self.recorded_waits = int(limits.recorded_waits)
         self.cancel_seconds = limits.cancel_seconds
         self.trusted_fields = trusted_fields

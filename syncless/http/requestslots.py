@@ -1,11 +1,11 @@
-"""Request slots: requests keep `threading.local` values and thread idents for one another, as a pool's
-threads would. threadlocal.pyx says why, and has the slots; they are those of the process."""
+"""Request slots: the requests of a server keep `threading.local` values and thread idents for one another, as a
+pool's threads would. threadlocal.pyx says why, and has the slots."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from syncless._core.cpython.threadlocal import keep_slots
+from syncless._core.cpython.threadlocal import Slots, use_slots
 from syncless._core.current import sleep
 from syncless._core.tasklet import Tasklet, end_idle_slots, spawn
 
@@ -17,33 +17,47 @@ ROUNDS = 4
 PATIENCE_SECONDS = 2.0
 """Seconds. How long a server that stops waits for the finalisers of the values."""
 
-_tender: Tasklet[Any] | None = None
-"""The tasklet that ends idle slots, while there are slots."""
 
+class RequestSlots:
+    """RequestSlots(request_slots): those of one server, with this option. ValueError."""
 
-def begin(request_slots: str) -> None:
-    """A server starts, with this option. ValueError."""
-    keep_slots(request_slots == KEEP, _tend_soon)
+    def __init__(self, request_slots: str):
+        if request_slots not in CHOICES:
+            raise ValueError(f"request_slots must be 'keep' or 'fresh', not {request_slots!r}")
+        self.slots = Slots(self._tend_soon) if request_slots == KEEP else None
+        """None: each request has values of its own."""
+        self.tender: Tasklet[Any] | None = None
+        """The tasklet that ends idle slots, while there are slots."""
+        self._ended = False
 
+    def begin(self) -> None:
+        """The server starts."""
+        self._ended = False
 
-def end() -> None:
-    """A server has stopped: slots end, in a tasklet that has their numbers."""
-    if _tender is not None:
-        _tender.kill(block=False)
-        spawn(end_idle_slots, 0).join(PATIENCE_SECONDS)
+    def use(self) -> None:
+        """From now on the present context is one of the server's."""
+        use_slots(self.slots)
 
+    def end(self) -> None:
+        """The server has stopped: slots end, in a tasklet that has their numbers; those of requests that still
+        run, with these."""
+        self._ended = True
+        if self.tender is not None:
+            self.tender.kill(block=False)
+            self._tend_soon()
+            self.tender.join(PATIENCE_SECONDS)
 
-def _tend_soon() -> None:
-    global _tender
-    _tender = spawn(_tend)
+    def _tend_soon(self) -> None:
+        self.tender = spawn(self._tend)
 
-
-def _tend() -> None:
-    global _tender
-    try:
-        while True:
-            sleep(IDLE_SECONDS / ROUNDS)
-            if not end_idle_slots(ROUNDS):
-                break
-    finally:
-        _tender = None
+    def _tend(self) -> None:
+        me, slots = self.tender, self.slots
+        assert slots is not None
+        try:
+            if not self._ended:
+                sleep(IDLE_SECONDS / ROUNDS)
+            while end_idle_slots(slots, 0 if self._ended else ROUNDS):
+                sleep(IDLE_SECONDS / ROUNDS)
+        finally:
+            if self.tender is me:
+                self.tender = None

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
-from syncless.http import requestslots
 from syncless.http.acceptor import begin_stop, close_connections, close_rest, tell_streams
 from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.certificates import Files, TLSSettings, make_certificates
@@ -26,6 +25,7 @@ from syncless.http.features import HTTP2_CURE
 from syncless.http.handlerthreads import HandlerThreads, NoHandlerThreads, ServedSocket
 from syncless.http.limits import Limits, limits_of
 from syncless.http.listener import Counters, Listener, Quota
+from syncless.http.requestslots import KEEP, RequestSlots
 from syncless.http.serverlogs import Logs
 from syncless.http.sockets import UNIX_MODE, Opened, SocketOptions, Sockets, backlog_of, owner_ids
 from syncless.http.trust import DEFAULT_FIELDS, Forward, Forwarding, Trust
@@ -94,7 +94,7 @@ class Server:
         native: Mapping[str, Any] | None = None,
         native_threads: int = 0,
         standby_threads: int = 0,
-        request_slots: str = requestslots.KEEP,
+        request_slots: str = KEEP,
         on_hangup: str = ON_HANGUP[0],
         request_ids: bool = False,
         **overrides: Unpack[LimitOptions],
@@ -160,9 +160,7 @@ class Server:
         self.handler_threads: HandlerThreads = NoHandlerThreads()
         if native:
             self.handle_natively(native, native_threads)
-        if request_slots not in requestslots.CHOICES:
-            raise ValueError(f"request_slots must be 'keep' or 'fresh', not {request_slots!r}")
-        self.request_slots = request_slots
+        self.request_slots = RequestSlots(request_slots)
         if on_hangup not in ON_HANGUP:
             raise ValueError(f"on_hangup must be one of {', '.join(ON_HANGUP)}, not {on_hangup!r}")
         self.on_hangup = on_hangup
@@ -242,7 +240,7 @@ class Server:
             opened = self.sockets.open()
             if bound is not None:
                 bound()
-            requestslots.begin(self.request_slots)
+            self.request_slots.begin()
             self.begin_application()
             for sock, tls in opened:
                 listener = self._listener(sock, tls)
@@ -282,6 +280,7 @@ class Server:
             trusted_fields=self.trusted_fields,
             on_hangup=self.on_hangup,
             request_ids=self.request_ids,
+            slots=self.request_slots.slots,
         )
         listener.counters = self.counters
         if self.slow_requests is not None:
@@ -413,7 +412,7 @@ class Server:
             for listener in self._stopping:
                 close_rest(listener)
             self.end_application(0.0 if self._hurried else seconds)
-            requestslots.end()
+            self.request_slots.end()
         finally:
             self.handler_threads.close()
             for listener in self._stopping:

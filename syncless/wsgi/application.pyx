@@ -140,7 +140,8 @@ cdef class WSGIExchange(Exchange):
     def __init__(self, Listener listener not None, call):
         Exchange.__init__(self, listener, EnvironRequest())
         self.call = call
-        self.locals.takes_slot = True
+        if listener.slots is not None:
+            self.locals.slots = <PyObject*> listener.slots      # which its context has, too
         self.renew_input()
         self.renew_start()
 

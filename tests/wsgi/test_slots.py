@@ -94,12 +94,98 @@ def test_idle_slots_end():
         event.set()
         get(server)
         first = made[:]
-        tender = requestslots._tender
+        tender = server.request_slots.tender
         while not ended: syncless.sleep(0.001)
         assert ended == first
-        assert tender.join() is True and requestslots._tender is None
+        assert tender.join() is True and server.request_slots.tender is None
         assert get(server)[:1] == b"1" and len(ended) == 1
     assert len(ended) == 2
+    """
+    )
+
+
+TWO = [
+    ("keep", "fresh", [b"0 ", b"0 "], [b"1 ", b"2 "]),
+    ("fresh", "keep", [b"0 ", b"1 "], [b"2 ", b"2 "]),
+    ("keep", "keep", [b"0 ", b"0 "], [b"1 ", b"1 "]),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "of_first", "of_second"), TWO)
+def test_two_servers_have_slots_of_their_own(first, second, of_first, of_second):
+    """Whatever the other one's option is, and however often that has come and gone."""
+    check(
+        SERVE
+        + f"""
+    def asked(server): return [get(server)[:2] for _ in range(2)]
+    with Server(app, port=0, request_slots={first!r}) as one:
+        assert asked(one) == {of_first!r}
+        with Server(app, port=0, request_slots={second!r}) as other:
+            assert asked(other) == {of_second!r}
+            if {first!r} == "keep": assert asked(one) == {of_first!r}
+            mine = set(ended)
+        if {second!r} == "keep": assert len(set(ended) - mine) == 1     # of the other one
+        if {first!r} == "keep": assert asked(one) == {of_first!r}
+    assert len(ended) == len(made)
+    """
+    )
+
+
+def test_idle_slots_end_though_another_server_stops_meanwhile():
+    check(
+        SERVE
+        + """
+    requestslots.IDLE_SECONDS = 0.04
+    with Server(app, port=0) as one:
+        with Server(app, port=0):
+            get(one)
+            waiting = syncless.spawn(get, one, "/wait")
+            while one.census()["active"] == 0: syncless.sleep(0.001)
+        event.set()
+        waiting.result()
+        while not ended: syncless.sleep(0.001)
+    """
+    )
+
+
+def test_slot_of_a_request_that_outlives_its_server_ends_with_it():
+    check(
+        SERVE
+        + """
+    def app(environ, start_response):
+        local.thing = Thing()
+        while not event.is_set():
+            try: event.wait()
+            except BaseException: pass
+        start_response("200 OK", [])
+        return [b""]
+    server = Server(app, port=0, error_log="/dev/null").start()
+    waiting = syncless.spawn(get, server)
+    while not made: syncless.sleep(0.001)
+    server.stop(0)
+    assert not ended
+    event.set()
+    while not ended: syncless.sleep(0.001)
+    waiting.kill()
+    """
+    )
+
+
+def test_threads_that_a_request_asks_for_take_slots_of_its_server():
+    pytest.importorskip("fastapi")
+    check(
+        SERVE
+        + """
+    from fastapi import FastAPI
+    fast = FastAPI()
+    @fast.get("/")
+    def endpoint():
+        if not hasattr(local, "thing"): local.thing = Thing()
+        return local.thing.number
+    with Server(fast, port=0) as keeps, Server(fast, port=0, request_slots="fresh") as fresh:
+        assert [get(keeps) for _ in range(3)] == [b"0"] * 3
+        assert [get(fresh) for _ in range(3)] == [b"1", b"2", b"3"]
+        assert get(keeps) == b"0"
     """
     )
 

@@ -10,14 +10,17 @@ while it does. A task of asyncio, which runs in several tasklets one after the o
 
 Applications written for a pool of threads keep a database connection in each. Fact: a request is a new
 tasklet. Danger: it would find no connection, and open its own. Decision: tasklets that stand for a pool's
-threads (requests, synchronous endpoints) take numbered slots, the lowest free one first, and leave their
-values there for the next tasklet. Price: as with threads, a value of one request is there in another. Guarded
-by tests/wsgi/test_slots.py.
+threads (requests of a server, their synchronous endpoints) take numbered slots of the pool, the lowest free
+one first, and leave their values there for the next tasklet. Price: as with threads, a value of one request
+is there in another. Guarded by tests/wsgi/test_slots.py.
 """
 
+from cpython.contextvars cimport get_value
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint64_t
+
+from contextvars import ContextVar
 
 cdef extern from *:
     """
@@ -61,8 +64,8 @@ def separate_thread_locals(bint on) -> None:
 cdef void start_locals(Locals* locals) noexcept:
     """A tasklet starts."""
     if separate:
-        if locals.takes_slot and keeps:
-            take_slot(locals)
+        if locals.slots != NULL:
+            (<Slots> locals.slots).take(locals)
         locals.own = True
         syncless_exchange_locals(locals.held)
 
@@ -78,7 +81,7 @@ cdef void end_locals(Locals* locals) noexcept:
         syncless_exchange_locals(locals.held)
         locals.own = False
         if locals.slot != NULL:
-            leave_slot(locals)
+            (<Slots> locals.slots).leave(<Slot> locals.slot, locals)
         else:
             drop_locals(locals)
 
@@ -94,67 +97,65 @@ cdef void drop_locals(Locals* locals) noexcept:
 
 # -- slots ---------------------------------------------------------------------------------------------------
 
-cdef enum:
-    WORDS = 1024            # tasklets beyond 64 times as many have values of their own
-
-cdef bint keeps = False
-cdef dict slots = {}        # number -> Slot
-cdef uint64_t[WORDS] taken  # a bit for each number
-cdef int lowest = 0         # all words before it are full
-cdef object on_kept = None  # is called when values are kept and nobody looks after them
-cdef bint tended = False
-cdef int round = 0          # of looks for idle slots
+# The Slots of the pool for whose threads tasklets stand here. In a context, so that the threads that an
+# application asks for, such as asyncio.to_thread(), have those of its server.
+cdef object here = ContextVar("syncless.slots", default=None)
 
 
 cdef class Slot:
     """The values that tasklets leave to one another."""
 
 
-def keep_slots(bint on, when_kept) -> None:
-    """Whether tasklets that stand for a pool's threads take slots. when_kept() is called when there is
-    something to do for end_idle_slots(), and not again until that has ended all."""
-    global keeps, on_kept, tended
-    keeps = on
-    on_kept = when_kept
-    tended = False
+cdef class Slots:
+    """Slots(when_kept): of one pool. when_kept() is called when there is something to do for
+    end_idle_slots(), and not again until that has ended all."""
+
+    def __init__(self, when_kept):
+        self.kept = {}
+        self.when_kept = when_kept
+
+    cdef void take(self, Locals* locals) noexcept:
+        """The lowest free one. Making it may run finalisers, and so any code: the number is taken first."""
+        cdef int number
+        cdef Slot slot
+        while self.lowest < WORDS and self.taken[self.lowest] == <uint64_t> -1:
+            self.lowest += 1
+        if self.lowest == WORDS:
+            return
+        number = 64 * self.lowest + __builtin_ctzll(~self.taken[self.lowest])
+        self.taken[self.lowest] |= <uint64_t> 1 << (number & 63)
+        slot = self.kept.get(number)
+        if slot is None:
+            slot = self.kept[number] = Slot()
+            slot.number = number
+        locals.held[0] = owned(slot.values)
+        locals.held[1] = owned(slot.key)
+        locals.held[2] = owned(slot.sentinel)
+        slot.values = slot.key = slot.sentinel = None
+        locals.slot = <PyObject*> slot
+
+    cdef void leave(self, Slot slot, Locals* locals) noexcept:
+        locals.slot = NULL
+        slot.values = given(locals.held[0])
+        slot.key = given(locals.held[1])
+        slot.sentinel = given(locals.held[2])
+        locals.held[0] = locals.held[1] = locals.held[2] = NULL
+        slot.round = self.round
+        self.taken[slot.number >> 6] &= ~(<uint64_t> 1 << (slot.number & 63))
+        self.lowest = min(self.lowest, slot.number >> 6)
+        if not self.tended:
+            self.tended = True
+            self.when_kept()
 
 
-cdef void take_slot(Locals* locals) noexcept:
-    """The lowest free one. Making it may run finalisers, and so any code: the number is taken first."""
-    global lowest
-    cdef int number
-    cdef Slot slot
-    while lowest < WORDS and taken[lowest] == <uint64_t> -1:
-        lowest += 1
-    if lowest == WORDS:
-        return
-    number = 64 * lowest + __builtin_ctzll(~taken[lowest])
-    taken[lowest] |= <uint64_t> 1 << (number & 63)
-    slot = slots.get(number)
-    if slot is None:
-        slot = slots[number] = Slot()
-        slot.number = number
-    locals.held[0] = owned(slot.values)
-    locals.held[1] = owned(slot.key)
-    locals.held[2] = owned(slot.sentinel)
-    slot.values = slot.key = slot.sentinel = None
-    locals.slot = <PyObject*> slot
+cdef Slots slots_here():
+    """Those of the present context, or None."""
+    return <Slots> get_value(here)
 
 
-cdef void leave_slot(Locals* locals) noexcept:
-    global lowest, tended
-    cdef Slot slot = <Slot> locals.slot
-    locals.slot = NULL
-    slot.values = given(locals.held[0])
-    slot.key = given(locals.held[1])
-    slot.sentinel = given(locals.held[2])
-    locals.held[0] = locals.held[1] = locals.held[2] = NULL
-    slot.round = round
-    taken[slot.number >> 6] &= ~(<uint64_t> 1 << (slot.number & 63))
-    lowest = min(lowest, slot.number >> 6)
-    if not tended and on_kept is not None:
-        tended = True
-        on_kept()
+def use_slots(slots) -> None:
+    """From now on these are the Slots of the present context; None: tasklets take none."""
+    here.set(slots)
 
 
 cdef Slot slot_of(Locals* locals):
@@ -175,20 +176,20 @@ cdef int end_slot(Slot slot, Locals* locals) except -1:
     return 0
 
 
-cdef bint end_idle_slots(int rounds, Locals* locals) except -1:
+cdef bint end_idle_slots(Slots slots, int rounds, Locals* locals) except -1:
     """Begins a round, and ends the free slots that no tasklet has had for so many. Returns whether there are
-    others."""
-    global round, tended
+    others that this is to be called for again. After 0 rounds these are taken: when_kept() is called when
+    they are given back."""
     cdef Slot slot
-    round += 1
-    for number in sorted(slots, reverse=True):
-        slot = slots.get(number)
-        if slot is not None and round - slot.round > rounds and not (
-                taken[slot.number >> 6] >> (slot.number & 63)) & 1:
-            del slots[number]
+    slots.round += 1
+    for number in sorted(slots.kept, reverse=True):
+        slot = slots.kept.get(number)
+        if slot is not None and slots.round - slot.round > rounds and not (
+                slots.taken[slot.number >> 6] >> (slot.number & 63)) & 1:
+            del slots.kept[number]
             end_slot(slot, locals)
-    tended = bool(slots)
-    return tended
+    slots.tended = rounds and bool(slots.kept)
+    return slots.tended
 
 
 # -- values whose owner is no tasklet ------------------------------------------------------------------------
