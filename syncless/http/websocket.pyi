@@ -74,4 +74,5 @@ class WebSocket:
     def answer_close(self) -> None:
         """Answers the client's close frame, if it has come: nothing can be sent any more."""
     def end(self, failure: BaseException | None) -> None:
-        """Called by the server when the application has returned or raised."""
+        """Called by the server when the application has returned or raised. The client's close frame ends
+        the connection, whoever has sent the first one."""

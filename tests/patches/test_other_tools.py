@@ -126,8 +126,8 @@ def test_class_is_found_behind_what_stands_in_its_place(kind):
 def test_what_stands_for_no_class_is_left_alone_with_a_warning():
     program = """
 import warnings
-from syncless.patches.registry import Globals, Patcher
-patcher = Patcher("some", Globals())
+from syncless.patches.registry import Globals, Methods, Patcher
+patcher = Patcher("some", Globals(), Methods())
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
     patcher.member(len, "wait", 1, "")
