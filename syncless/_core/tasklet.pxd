@@ -50,8 +50,8 @@ cdef inline int begin_anew(Tasklet one) except -1:
 
 
 cdef inline int renew_context(Tasklet one, object fresh) except -1:
-    """It gets a copy of the fresh context, in which one variable is set (see slots_here). Its own is one, if no
-    other variable is set there and nobody else has it."""
+    """It gets a copy of the fresh context, in which one variable is set (see slots_here): its own, if no
+    other one is set there and nobody else has it."""
     cdef object context = one.context
     if context is None or Py_REFCNT(<PyObject*> context) > 2 or PyObject_Size(context) != 1:
         one.context = PyContext_Copy(fresh)

@@ -315,7 +315,10 @@ class DatagramTransport(_SelectorDatagramTransport):  # type: ignore[misc]
             super().sendto(data, addr)
 
 
-def _mend_uncancel() -> None:
+_original_uncancel: Any = getattr(Task, "uncancel", None)
+
+
+def mend_uncancel(now: bool) -> None:
     """Task.uncancel() of Python 3.13, for Python 3.11 and 3.12.
 
     Fact: cancel() marks a task, whose next await raises CancelledError. asyncio.timeout() and TaskGroup
@@ -324,22 +327,28 @@ def _mend_uncancel() -> None:
     block, and an await after it raises. In any other loop the task cannot be running then. Decision: as
     since Python 3.13, uncancel() takes the mark away with the last request. Price: one Python call for each
     timeout that was over. Guarded by tests/asyncio/test_cancellation.py.
+
+    `now`: or else the original is put back.
     """
+    if not (3, 11) <= sys.version_info < (3, 13):
+        return
     try:
         drop_cancellation = checked_layout("tasks of asyncio")
     except UnknownLayout:
         return  # such tasks keep their own
-    original: Any = Task.uncancel  # type: ignore[attr-defined, unused-ignore]
 
     def uncancel(self: Any) -> int:
         """Task.uncancel"""
-        left: int = original(self)
+        left: int = _original_uncancel(self)
         if left == 0 and isinstance(self.get_loop(), Callbacks):
             drop_cancellation(self)
         return left
 
-    set_in_type(Task, "uncancel", uncancel)
+    set_in_type(Task, "uncancel", uncancel if now else _original_uncancel)
 
 
-if (3, 11) <= sys.version_info < (3, 13):
-    _mend_uncancel()
+def is_mended() -> bool:
+    return getattr(Task, "uncancel", None) is not _original_uncancel
+
+
+mend_uncancel(True)

@@ -1,5 +1,5 @@
-"""Request slots: the requests of a server keep `threading.local` values and thread idents for one another, as a
-pool's threads would. threadlocal.pyx says why, and has the slots."""
+"""Request slots: the requests of a server keep `threading.local` values and thread idents for one another, as
+a pool's threads would. threadlocal.pyx says why, and has the slots."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class RequestSlots:
         use_slots(self.slots)
 
     def end(self) -> None:
-        """The server has stopped: slots end, in a tasklet that has their numbers; those of requests that still
-        run, with these."""
+        """The server has stopped: slots end, in a tasklet that has their numbers. Those of requests that
+        still run end with them."""
         self._ended = True
         if self.tender is not None:
             self.tender.kill(block=False)

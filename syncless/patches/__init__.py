@@ -265,9 +265,21 @@ def is_patched(area: str) -> bool:
 
 def unpatch(*areas: str) -> None:
     """Undoes the changes of these areas, or all changes. A tasklet that waits in a patched call goes on
-    waiting there. RuntimeError outside of the main thread."""
+    waiting there; it runs when this thread waits in a call of syncless.
+
+    RuntimeError outside of the main thread, and as long as threads that are tasklets have not ended: this
+    thread would wait without letting them run. It names them.
+    """
     for area in areas:
         is_patched(area)  # raises ValueError for an unknown area
+    left: list[str] = []
+    if "thread" in _registry.areas() and (not areas or "thread" in areas):
+        left = import_module("syncless.patches.threads").unended()
+    if left:
+        raise RuntimeError(
+            "the patch cannot be undone yet: threads that are tasklets have not ended, and would never run "
+            f"again. Join them, or shut down their executors: {', '.join(left)}"
+        )
     _registry.undo(*(areas or reversed(_registry.areas())))
 
 

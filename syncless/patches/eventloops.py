@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
+from functools import partial
 from typing import Any
 
 import greenlet  # type: ignore[import-untyped]
@@ -83,7 +84,12 @@ def _note_per_tasklet(patcher: Patcher, events: Any) -> None:
 
 def _install_loop(patcher: Patcher, asyncio: Any) -> None:
     """asyncio takes long to import, and our loop imports it: so this waits until the program does."""
+    was_there = sys.modules.get("syncless.asyncio.eventloop")
     background: Any = importlib.import_module("syncless.asyncio.backgroundloop")
+    if was_there is None or not was_there.is_mended():
+        ours = sys.modules["syncless.asyncio.eventloop"]
+        ours.mend_uncancel(True)
+        patcher.at_undo(partial(ours.mend_uncancel, False))
     if not background.HAS_POLICIES:  # since Python 3.16
         for function in background.EventLoopPolicy().functions():
             why = "makes loops that a call which blocks stops"

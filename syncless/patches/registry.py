@@ -184,10 +184,10 @@ class Methods:
         self._members: dict[str, set[int]] = {}
         self._changed: list[weakref.ref[Any]] = []
 
-    def add(self, name: str, new: Any) -> None:
+    def add(self, owner: type, name: str, new: Any) -> None:
         """`new`: the member of a class that replaces one of that name. A `with` block ends as it has begun,
-        so its methods are left alone."""
-        if not name.startswith("__"):
+        but for that of a Lock, for which tasklets may wait."""
+        if not name.startswith("__") or (owner is _thread.LockType and name == "__exit__"):
             self._members.setdefault(name, set()).add(id(new))
 
     def replace(self) -> None:
@@ -252,7 +252,7 @@ class Patcher:
                 setattr(owner, name, old)
 
         setattr(owner, name, new)
-        self._methods.add(name, new)
+        self._methods.add(owner, name, new)
         _show_signature(old, new)
         self.note(f"{owner.__module__}.{owner.__qualname__}.{name}", new, why, restore)
 
@@ -261,7 +261,7 @@ class Patcher:
         if not _is_class(owner, name):
             return
         old = set_in_type(owner, name, new)
-        self._methods.add(name, new)
+        self._methods.add(owner, name, new)
         _show_signature(old, new)
         target = f"{owner.__module__}.{owner.__qualname__}.{name}"
         self.note(target, new, why, lambda: set_in_type(owner, name, old))

@@ -25,7 +25,7 @@ from syncless._core.cpython.functions import original_of
 from syncless._core.cpython.threadlocal import separate_thread_locals
 from syncless._core.current import current, may_park, uninterrupted
 from syncless._core.tasklet import Tasklet, at_end_of_slot, spawn
-from syncless._core.threadloop import current_loop
+from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches import anyio
 from syncless.patches.registry import Patcher, class_of, instances_of, when_imported
@@ -84,6 +84,21 @@ def this_tasklet() -> Tasklet[Any]:
 
 running: set[Tasklet[Any]] = set()
 """The threads that are tasklets and have not ended."""
+
+
+def _begin_child() -> None:
+    """Threads of the parent do not go on in it, but for the one that has forked."""
+    running.intersection_update({this_tasklet()} if all_loops() else ())
+
+
+at_fork(in_child=_begin_child)
+
+
+def unended() -> list[str]:
+    """The names of the threads that are tasklets, but for this one."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    me = this_tasklet()
+    return sorted(names.get(id(each)) or repr(each) for each in running if each is not me)
 
 
 def _tell(function: Callable[..., object], error: BaseException) -> None:
@@ -334,6 +349,8 @@ def patch(patcher: Patcher) -> None:
     _in_place(patcher, _thread.LockType, LOCK, "stops the thread")
     _in_place(patcher, _thread.RLock, RLOCK, "stops the thread, and belongs to it")
     watch_threads()
+    locks.ask(False)
+    patcher.at_undo(partial(locks.ask, True))
     _renew_conditions()
     patcher.rebind(_thread, "get_ident", locks.get_ident, "is the same for all tasklets of a thread")
     patcher.rebind(threading, "current_thread", current_thread, "is another for each callback of asyncio")

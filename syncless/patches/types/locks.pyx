@@ -46,7 +46,7 @@ from syncless._core.cpython.layouts cimport (
 from syncless._core.current cimport acting, may_park, next_thrown, take_turns, wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport woken_by_holder
-from syncless._core.scheduler cimport WOKEN, BaseTasklet, is_exploring
+from syncless._core.scheduler cimport TIMED_OUT, WOKEN, BaseTasklet, is_exploring
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport peek_loop
 from syncless._core.wait.waitqueue cimport WaitQueue, queue_pop
@@ -176,6 +176,34 @@ cdef int take_turns_at_times() except -1:
     return 0
 
 
+cdef bint asks = False          # whether locks are given back without a word to those who wait here
+
+cdef enum:
+    ASKING_NS = 5_000_000
+
+
+def ask(bint now) -> None:
+    """After the patch has been undone, a tasklet or OS thread that has begun to wait under it asks again and
+    again: the interpreter's own methods wake nobody here."""
+    global asks
+    cdef Waiters waiters
+    cdef BaseTasklet one
+    asks = now
+    for waiters in list(waiting.values()) if now else ():
+        while waiters.queue.first != NULL:
+            one = queue_pop(&waiters.queue)
+            one.loop.wake(one, None)
+
+
+cdef int wait_for_turn(Waiters waiters, const char* what, object thing, int64_t deadline) except -1:
+    """WOKEN, or TIMED_OUT."""
+    cdef int64_t until = deadline
+    if asks and (deadline == NEVER or deadline > monotonic_ns() + ASKING_NS):
+        until = monotonic_ns() + ASKING_NS
+    cdef int outcome = wait_in(&waiters.queue, what, thing, until)
+    return WOKEN if outcome == TIMED_OUT and until != deadline else outcome
+
+
 ctypedef bint (*attempt_t)(object lock) noexcept
 
 
@@ -186,7 +214,7 @@ cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) exce
     cdef object purpose = None if me.recorder is None else me.recorder.purpose
     try:
         while not attempt(self):                # an OS thread may have been faster
-            if wait_in(&waiters.queue, "lock", self, deadline) != WOKEN:
+            if wait_for_turn(waiters, "lock", self, deadline) != WOKEN:
                 return False
         return True
     except BaseException:
@@ -475,7 +503,7 @@ def simple_queue_get(self, block=True, timeout=None):
                 return original_get(self, False)
             except Empty:
                 pass
-            if wait_in(&waiters.queue, "queue", self, deadline) != WOKEN:
+            if wait_for_turn(waiters, "queue", self, deadline) != WOKEN:
                 raise Empty
     except BaseException:
         if me.handed_over:
