@@ -1,4 +1,9 @@
-"""COPY and large objects of psycopg2 run in threads: it refuses them while a wait callback is set.
+"""psycopg2 waits by a callback of ours. COPY and large objects, which it refuses while that is set, run in
+threads.
+
+Fact: libpq keeps connect_timeout, and goes on to the next address when it is over, in its own blocking loop
+only. Danger: under a callback a silent server is waited for without end. Decision: the callback keeps the
+time of each address, and `connect` begins again with the addresses that are left.
 
 Fact: COPY and `connection.lobject` first look whether a wait callback is set, for the whole process. Danger:
 if a tasklet executes a statement while the callback is away, it stops all others, for ever if the server
@@ -12,7 +17,7 @@ Fact: a connection made under a wait callback is non-blocking. libpq then keeps 
 copied faster than the server reads it, and waits for ever for the answer to a large `lobject.write`.
 Decision: the connection blocks during these calls.
 
-Guarded by tests/patches/test_psycopg2.py.
+Guarded by tests/patches/test_psycopg2.py and test_hostile_servers.py.
 """
 
 from __future__ import annotations
@@ -20,10 +25,13 @@ from __future__ import annotations
 import _thread
 import ctypes
 import select
+import socket
 import sys
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial, update_wrapper
+from contextlib import suppress
+from functools import partial, update_wrapper, wraps
 from itertools import chain, repeat
 from operator import attrgetter, methodcaller
 from types import SimpleNamespace
@@ -43,6 +51,9 @@ LARGE_OBJECT = ("read", "write", "seek", "tell", "truncate", "unlink", "export",
 ACTIVE = 1
 """PQTRANS_ACTIVE: a command is under way."""
 WHY = "is refused beside a wait callback"
+
+Address = tuple[str, str, str]
+"""A server's host, number and port."""
 
 _poll: Callable[[], Any] = select.poll
 _pool = ThreadPool(32)
@@ -82,7 +93,28 @@ def _libpq() -> Any:
         library.PQexec.restype = library.PQgetCancel.restype = ctypes.c_void_p
     except AttributeError:
         return None
+    with suppress(AttributeError):  # since version 12
+        library.PQhostaddr.argtypes, library.PQhostaddr.restype = [ctypes.c_void_p], ctypes.c_char_p
     return library
+
+
+def _untried(parameters: dict[str, str], address: Address) -> dict[str, str]:
+    """The parameters that name the addresses after this one; empty if there is none."""
+    hosts, numbers, ports = (parameters.get(name, "").split(",") for name in ("host", "hostaddr", "port"))
+    count = max(len(hosts), len(numbers))
+    hosts, numbers, ports = (each * count if len(each) == 1 else each for each in (hosts, numbers, ports))
+    rows = list(zip(hosts, numbers, ports, strict=False))
+    host, number, port = address
+    here = [at for at, row in enumerate(rows) if row[2] in (port, "") and host in row[:2]]
+    if not here:
+        return {}
+    left = rows[here[0] + 1 :]
+    if number and number != host and not rows[here[0]][1]:  # one of several addresses of a name
+        with suppress(OSError, ValueError):
+            found = [str(row[4][0]) for row in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+            left = [(host, each, port) for each in found[found.index(number) + 1 :]] + left
+    names = ("host", "hostaddr", "port")
+    return {name: ",".join(row[at] for row in left) for at, name in enumerate(names)} if left else {}
 
 
 class Psycopg2:
@@ -90,6 +122,7 @@ class Psycopg2:
 
     def __init__(self, extensions: Any):
         self.extensions = extensions
+        self.error: type[Exception] = sys.modules["psycopg2._psycopg"].OperationalError
         self.set_callback = extensions.set_wait_callback
         self.lobject = extensions.connection.lobject
         self.copy_expert = extensions.cursor.copy_expert
@@ -112,17 +145,70 @@ class Psycopg2:
         """Parks until the server has answered."""
         states = self.extensions
         here = _get_os_ident() in self._blocked
+        limit = (
+            None if here or connection.status != states.STATUS_SETUP else self._connect_seconds(connection)
+        )
+        address, until = ("", "", ""), 0.0
         while (state := connection.poll()) != states.POLL_OK:
             if state not in (states.POLL_READ, states.POLL_WRITE):
-                raise states.OperationalError(f"psycopg2's connection is in the unknown state {state!r}")
+                raise self.error(f"psycopg2's connection is in the unknown state {state!r}")
             if here:
                 poll = _poll()
                 poll.register(connection, select.POLLIN if state == states.POLL_READ else select.POLLOUT)
                 poll.poll()
-            elif state == states.POLL_READ:
-                wait_readable(connection)
-            else:
-                wait_writable(connection)
+                continue
+            left = None
+            if limit is not None:
+                before, address = address, self._address(connection)
+                if address != before:
+                    until = time.monotonic() + limit
+                left = max(0.0, until - time.monotonic())
+            if not (wait_readable if state == states.POLL_READ else wait_writable)(connection, left):
+                raise self._timed_out(connection, address)
+
+    def _connect_seconds(self, connection: Any) -> float | None:
+        """connect_timeout, for each address of the server."""
+        try:
+            seconds = int(connection.get_dsn_parameters().get("connect_timeout", 0))
+        except ValueError:  # libpq tells what is wrong with it
+            return None
+        if seconds <= 0:
+            return None
+        return max(seconds, 2) if self.extensions.libpq_version() < 170000 else seconds
+
+    def _address(self, connection: Any) -> Address:
+        """The one that is tried now."""
+        info = connection.info
+        tell = getattr(self._libpq, "PQhostaddr", None)
+        found = tell(connection.pgconn_ptr) if tell else None
+        return info.host or "", (found or b"").decode(), str(info.port)
+
+    def _timed_out(self, connection: Any, address: Address) -> Exception:
+        """As libpq tells it."""
+        host, number, port = address
+        if host.startswith(("/", "@")):
+            where = f'on socket "{host}/.s.PGSQL.{port}"'
+        elif number and number != host:
+            where = f'at "{host}" ({number}), port {port}'
+        else:
+            where = f'at "{host}", port {port}'
+        error: Exception = self.error(f"connection to server {where} failed: timeout expired\n")
+        error.untried = _untried(connection.get_dsn_parameters(), address)  # type: ignore[attr-defined]
+        return error
+
+    def connect(self, original: Callable[..., Any], dsn: str, *args: Any, **kwargs: Any) -> Any:
+        """psycopg2._connect, with what libpq does when connect_timeout is over."""
+        told = ""
+        while True:
+            try:
+                return original(dsn, *args, **kwargs)
+            except self.error as error:
+                untried = getattr(error, "untried", None)
+                if not untried:
+                    if told:
+                        error.args = (told + str(error),)
+                    raise
+                told, dsn = told + str(error), self.extensions.make_dsn(dsn, **untried)
 
     def cancel(self, connection: Any) -> None:
         """connection.cancel() holds the GIL until the server has answered, which it may never do."""
@@ -280,6 +366,12 @@ def patch(patcher: Patcher, extensions: Any) -> None:
     def lobject(self: Any, *args: Any, **kwargs: Any) -> Any:
         return ours.new_lobject(self, args, kwargs)
 
+    connect_once = sys.modules["psycopg2._psycopg"]._connect
+
+    @wraps(connect_once)
+    def connect(dsn: str, *args: Any, **kwargs: Any) -> Any:
+        return ours.connect(connect_once, dsn, *args, **kwargs)
+
     for method in (copy_from, copy_to, copy_expert):
         update_wrapper(method, getattr(cursor, method.__name__))
         patcher.member_in_place(cursor, method.__name__, method, WHY)
@@ -287,6 +379,7 @@ def patch(patcher: Patcher, extensions: Any) -> None:
     for name in LARGE_OBJECT:
         original = extensions.lobject.__dict__[name]
         patcher.member_in_place(extensions.lobject, name, ours.lobject_method(original), "waits in C")
+    patcher.member_of_module(sys.modules["psycopg2"], "_connect", connect, "keeps no connect_timeout")
     before = extensions.get_wait_callback()
     extensions.set_wait_callback(ours.wait)
     target = "psycopg2.extensions.set_wait_callback"
