@@ -65,6 +65,7 @@ NATIVE = {
     "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
     "syncless.patches.types.fileobjects": [],  # io.FileIO and the buffered files
     "syncless.patches.sqlite.uses": [],  # statements that are executed directly
+    "syncless.patches.types.cputimer": [],  # a signal for processor time
     "syncless.patches.types.unparked": [],  # waits for locks where no tasklet can park
     "syncless.patches.types.locks": [],  # Lock and RLock, cooperative in place
     "syncless._core.cpython.replacing": [],  # members of types, and built-in functions in the place of others
@@ -172,6 +173,12 @@ FACILITIES = {
         int f(struct dl_phdr_info *info) { return info->dlpi_phnum; }
         ssize_t g(struct iovec *v) { return process_vm_readv(0, v, 1, v, 1, 0); }""",
     "SIGNALFD": "#include <sys/signalfd.h>\nint f(sigset_t *s) { return signalfd(-1, s, SFD_CLOEXEC); }",
+    "CPUTIMER": """#include <signal.h>
+        #include <time.h>
+        #ifndef __linux__
+        #error "a signal for one thread is asked for in Linux's way"
+        #endif
+        int f(struct sigevent *e, timer_t *t) { return timer_create(CLOCK_THREAD_CPUTIME_ID, e, t); }""",
     "SIOCOUTQ": "#include <linux/sockios.h>\n#include <sys/ioctl.h>\nint request = SIOCOUTQ;",
 }
 LINUX = frozenset(FACILITIES)

@@ -1,16 +1,19 @@
-"""time.sleep."""
+"""time.sleep, and os.sched_yield, which lets other threads run."""
 
 from __future__ import annotations
 
 import math
+import os
 import time
 from typing import Any
 
 from syncless._core.cpython.functions import original_of
+from syncless._core.current import may_park
 from syncless._core.current import sleep as park_for
 from syncless.patches.registry import Patcher
 
 _sleep = original_of(time.sleep)
+_sched_yield: Any = original_of(getattr(os, "sched_yield", None))
 
 
 def sleep(seconds: Any, /) -> None:
@@ -32,5 +35,14 @@ def sleep(seconds: Any, /) -> None:
     park_for(seconds)
 
 
+def sched_yield() -> None:
+    """os.sched_yield, for tasklets."""
+    if may_park():
+        park_for(0)
+    else:
+        _sched_yield()
+
+
 def patch(patcher: Patcher) -> None:
     patcher.rebind(time, "sleep", sleep, "stops the thread")
+    patcher.rebind(os, "sched_yield", sched_yield, "lets no tasklets run")

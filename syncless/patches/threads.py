@@ -28,6 +28,7 @@ from syncless._core.tasklet import Tasklet, at_end_of_slot, spawn
 from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches import anyio
+from syncless.patches.preemption import Preemption
 from syncless.patches.registry import Patcher, class_of, instances_of, when_imported
 from syncless.patches.types import locks
 from syncless.patches.types.locks import watch_threads
@@ -43,6 +44,8 @@ LOCK = {
     "acquire": locks.lock_acquire,
     "acquire_lock": locks.lock_acquire,
     "__enter__": locks.lock_enter,
+    "locked": locks.lock_locked,
+    "locked_lock": locks.lock_locked,
     "release": locks.lock_release,
     "release_lock": locks.lock_release,
     "__exit__": locks.lock_exit,
@@ -70,7 +73,12 @@ CONDITION = {
     "notify": locks.condition_notify,
     "notify_all": locks.condition_notify_all,
 }
-EVENT = {"set": locks.event_set, "clear": locks.event_clear, "wait": locks.event_wait}
+EVENT = {
+    "is_set": locks.event_is_set,
+    "set": locks.event_set,
+    "clear": locks.event_clear,
+    "wait": locks.event_wait,
+}
 QUEUE = {"put": locks.queue_put, "get": locks.queue_get}
 HANDLERS = frozenset({"asgiref.sync", "falcon.util.sync", "litestar.concurrency", "quart.utils"})
 """Modules that call synchronous handlers by the default executor of asyncio's loop."""
@@ -84,11 +92,14 @@ def this_tasklet() -> Tasklet[Any]:
 
 running: set[Tasklet[Any]] = set()
 """The threads that are tasklets and have not ended."""
+_preemption = Preemption(running.__contains__)
 
 
 def _begin_child() -> None:
     """Threads of the parent do not go on in it, but for the one that has forked."""
     running.intersection_update({this_tasklet()} if all_loops() else ())
+    if running:
+        _preemption.start()
 
 
 at_fork(in_child=_begin_child)
@@ -172,9 +183,17 @@ def start_new_thread(
         return int(_start_os_thread(function, args, kwargs or {}))
     no_variables = Context()  # as in a new OS thread
     tasklet = no_variables.run(spawn, _body, function, args, kwargs or {})
+    if not running:
+        _preemption.start()
     running.add(tasklet)
-    tasklet.add_done_callback(running.discard)  # also if it is killed before it begins
+    tasklet.add_done_callback(_has_ended)  # also if it is killed before it begins
     return id(tasklet)
+
+
+def _has_ended(tasklet: Tasklet[Any]) -> None:
+    running.discard(tasklet)
+    if not running:
+        _preemption.stop()
 
 
 def start_new(

@@ -307,6 +307,13 @@ def lock_release(self):
     give_lock(self)
 
 
+def lock_locked(self):
+    """locked() -> bool; a loop that asks lets others run."""
+    must_be_lock(self)
+    take_turns_at_times()
+    return bool(lock_is_held(self))
+
+
 def lock_enter(self):
     """Acquires the lock."""
     must_be_lock(self)
@@ -693,6 +700,12 @@ cdef object free_waiters_of(object event):
         if waiters is not None and is_free(condition._lock):
             return waiters
     return None
+
+
+def event_is_set(self):
+    """Whether the internal flag is true; a loop that asks lets others run."""
+    take_turns_at_times()
+    return self._flag
 
 
 def event_set(self):

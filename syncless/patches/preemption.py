@@ -1,0 +1,98 @@
+"""Threads that compute, or wait by asking again and again, let other threads run, as the interpreter's own do
+every few milliseconds: `while not event.is_set(): pass`, `while not done: pass`.
+
+A tasklet that is a thread of the program, or its main thread, and has run for HELD_NS of processor time
+without a wait is stopped at the next line of its code. Requests and plain tasklets are not: their code may
+rely on running alone between two waits.
+
+Fact: a switch in a pending call keeps all others waiting, because such calls do not nest; one in a signal
+handler keeps nothing. Decision: a timer of the OS thread's processor time sends a signal, by whose handler
+the tasklet lets others run. The timer runs while there are threads. Danger: our own code between two waits
+counts on running alone. Decision: where it is on the stack, the tasklet goes on until the next signal.
+Price: nothing while all wait; else two signals for HELD_NS. Guarded by tests/patches/test_preemption.py.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import os
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from syncless._core.cpython.forkhooks import at_fork
+from syncless._core.cpython.functions import original_of
+from syncless._core.current import current, sleep, uninterrupted
+from syncless._core.tasklet import Tasklet
+from syncless.patches.types.cputimer import ProcessorTimer
+
+HELD_NS = 20_000_000
+"""As for stand-by threads (`held_seconds`)."""
+NUMBER = getattr(_signal, "SIGRTMAX", 0) - 7
+"""The signal: one that programs, debuggers and other libraries hardly use."""
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_signal_of, _getsignal = original_of(_signal.signal), original_of(_signal.getsignal)
+
+
+class Preemption:
+    """Preemption(is_thread): of the tasklets of this OS thread for which that is true."""
+
+    def __init__(self, is_thread: Callable[[Tasklet[Any]], bool]):
+        self._is_thread = is_thread
+        self._timer: ProcessorTimer | None = None
+        self._refused = False
+        self._last: tuple[Any, int] = (None, 0)
+        """The tasklet that ran at the last signal, and how often it had gone on until then."""
+        at_fork(in_child=self._forget)
+
+    def start(self) -> None:
+        """From now on, until stop(). Without effect where the system has no such timer, or the program uses
+        the signal."""
+        if self._timer is None and not self._refused:
+            self._refused = True
+            try:
+                if _getsignal(NUMBER) not in (_signal.SIG_DFL, self._tick):
+                    return
+                self._timer = ProcessorTimer(NUMBER)
+                _signal_of(NUMBER, self._tick)
+                _signal.siginterrupt(NUMBER, False)
+            except (OSError, ValueError):  # there is none, or this is not the main thread
+                return
+            self._refused = False
+        if self._timer is not None:
+            self._timer.set(HELD_NS // 2)  # it takes two signals to see that a tasklet has run all the time
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.set(0)
+
+    def _forget(self) -> None:
+        """In the child of a fork, which has no timers."""
+        self._timer, self._refused = None, False
+
+    def _tick(self, number: int, frame: FrameType | None) -> None:
+        me = current()
+        now = me, 0 if me is None else me.switches
+        if me is None or now != self._last:
+            self._last = now
+        elif (me.is_main or self._is_thread(me)) and not _is_inside_ours(frame):
+            self._last = None, 0
+            uninterrupted(sleep, 0)
+
+
+def _is_inside_ours(frame: FrameType | None) -> bool:
+    """Whether code of the program has called code of ours, or that of ours calls it again."""
+    ours = [each.f_code.co_filename.startswith(_OURS) for each in _stack(frame)]
+    while ours and ours[-1]:  # what began the thread, or the program
+        ours.pop()
+    return any(ours)
+
+
+def _stack(frame: FrameType | None) -> list[FrameType]:
+    """Innermost first."""
+    found = []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back
+    return found

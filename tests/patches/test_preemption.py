@@ -1,0 +1,154 @@
+"""Threads that compute or ask again and again let others run; requests and plain tasklets run alone."""
+
+import sys
+
+import pytest
+
+from tests.programs import run_python
+
+BEGIN = """
+from syncless.patches import patch_all
+patch_all()
+import os, threading, time
+import syncless
+done = []
+def later(call, *args):
+    thread = threading.Thread(target=lambda: (time.sleep(0.01), call(*args)))
+    thread.start()
+    return thread
+def computes(seconds):
+    "Of processor time, without a call that lets others run."
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no timer of a thread's processor time")
+@pytest.mark.parametrize(
+    "program",
+    {
+        "a flag, in main": "later(done.append, 1)\nwhile not done: pass",
+        "a flag, in a thread": """
+            thread = threading.Thread(target=lambda: waits_for_flag())
+            def waits_for_flag():
+                while not done: pass
+            thread.start()
+            time.sleep(0.01)
+            done.append(1)
+            thread.join()
+        """,
+        "a clock": "later(done.append, 1)\nwhile not done: time.monotonic()",
+        "a list": "later(done.append, 1)\nwhile not [each for each in done]: list(range(5))",
+        "several threads": """
+            def waits_for_flag():
+                while not done: pass
+            threads = [threading.Thread(target=waits_for_flag) for _ in range(3)]
+            for each in threads: each.start()
+            time.sleep(0.01)
+            done.append(1)
+            for each in threads: each.join()
+        """,
+        "in a child": """
+            def fork():
+                child = os.fork()
+                if not child:
+                    later(done.append, 1)
+                    while not done: pass
+                    os._exit(7)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            fork()
+            later(fork).join()
+        """,
+        "after the patch was undone": """
+            from syncless.patches import unpatch
+            later(done.append, 1).join()
+            unpatch()
+            done.clear()
+            later(done.append, 1)
+            while not done: pass
+            patch_all()
+            done.clear()
+            later(done.append, 1)
+            while not done: pass
+        """,
+    }.items(),
+    ids=lambda case: case[0],
+)
+def test_busy_wait_ends(program):
+    import textwrap
+
+    run_python(BEGIN + textwrap.dedent(program[1]))
+
+
+@pytest.mark.parametrize("call", ["event.is_set()", "not lock.locked()", "os.sched_yield() or done"])
+def test_calls_that_only_ask_let_plain_tasklets_run(call):
+    run_python(f"""{BEGIN}
+event, lock = threading.Event(), threading.Lock()
+lock.acquire()
+def ends():
+    syncless.sleep(0)
+    done.append(1); event.set(); lock.release()
+syncless.spawn(ends)
+while not ({call}): pass
+""")
+
+
+def test_plain_tasklets_and_code_of_ours_run_alone():
+    assert (
+        run_python(f"""{BEGIN}
+turns = []
+def other():
+    while not done:
+        turns.append(1)
+        syncless.sleep(0)
+thread = threading.Thread(target=other)
+thread.start()
+def alone(call):
+    before = len(turns)
+    call()
+    return len(turns) == before
+found = []
+tasklet = syncless.spawn(lambda: found.append(alone(lambda: computes(0.1))))
+tasklet.join()
+from syncless.patches.registry import Registry
+def within_ours():
+    found.append(alone(lambda: Registry().apply({{"some": lambda patcher: computes(0.1)}})))
+later(within_ours).join()
+later(lambda: found.append(alone(lambda: computes(0.1)))).join()
+done.append(1)
+thread.join()
+print(*found)
+""")
+        == "True True False\n"
+    )
+
+
+def test_nothing_is_raised_where_a_thread_is_stopped_for_others():
+    """What is thrown at it comes at its next wait."""
+    run_python(f"""{BEGIN}
+finished = []
+def work():
+    with syncless.Timeout(0.005, False):
+        computes(0.1)
+        finished.append(1)
+        time.sleep(60)
+later(work).join()
+assert finished
+""")
+
+
+def test_program_that_uses_the_signal_itself_keeps_it():
+    run_python(f"""{BEGIN}
+import signal
+from syncless.patches.preemption import NUMBER
+came = []
+signal.signal(NUMBER, lambda *args: came.append(args[0]))
+thread = threading.Thread(target=computes, args=(0.1,))
+thread.start()
+thread.join()
+assert not came
+os.kill(os.getpid(), NUMBER)
+time.sleep(0)
+assert came == [NUMBER]
+""")
