@@ -51,6 +51,7 @@ NATIVE = {
     "syncless._core.cpython.counting": [],  # being called before each bytecode
     "syncless._core.bytecodes": [],  # how many a turn may have
     "syncless._core.tasklet": [],  # the life of a tasklet
+    "syncless._core.handling": [],  # handlers of signals, on top of the main tasklet
     "syncless._core.recorder": [],  # what a tasklet has waited for
     "syncless._core.timeout": [],  # Timeout, deadline
     "syncless._core.wait.sync": [],  # Event, Lock, Semaphore; circles of tasklets that wait for one another

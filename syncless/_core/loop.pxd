@@ -33,7 +33,7 @@ cdef class FdTable:
     cdef int forget(self, int fd) except -1
     cdef int close_under_waiters(self, int fd) except -1
     cdef int arm_all(self) except -1
-    cdef int abandon(self) except -1
+    cdef int abandon(self, bint waking) except -1
     cdef bint is_watching(self) noexcept
     cdef list watchers(self)
 
@@ -66,6 +66,7 @@ cdef class Loop(Scheduler):
     cdef readonly object thread_id
     cdef object __weakref__
     cdef bint forked
+    cdef bint hears_signals         # its thread is the interpreter's main one
     cdef int64_t slack              # ns, see timer_slack
     cdef int signal_fd              # the descriptor by which signals wake it
     cdef public Py_ssize_t jobs     # calls in real threads that tasklets of this loop wait for

@@ -50,8 +50,9 @@ from syncless._core.cpython.chunkcache cimport lower_mark, note, sink
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.poll.poller cimport READ, WRITE, PollEvent
 from syncless._core.scheduler cimport (
-    DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Carriers, Observer, Observers, ReadyQueue, Runnable,
-    Scheduler, explorer, is_exploring, item_at, polled, share_equally,
+    COVERED, COVERED_READY, DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Carriers, Observer, Observers,
+    ReadyQueue, Runnable, Scheduler, explorer, is_exploring, is_thrown, item_at, main_of, polled,
+    share_equally,
 )
 from syncless._core.timers cimport TimerHeap, next_deadline
 from syncless._core.wait.waitqueue cimport WaitQueue, wake_all
@@ -185,10 +186,14 @@ cdef class FdTable:
                 wake_all(&entry.writers)
         return 0
 
-    cdef int abandon(self) except -1:
-        """In a child after a fork: all waiters and watchers are the parent's."""
+    cdef int abandon(self, bint waking) except -1:
+        """In a child after a fork: all waiters and watchers are the parent's. `waking`: waiters are told, and
+        look again."""
         cdef int fd
         for fd in range(self.capacity):
+            if waking:
+                wake_all(&self.entries[fd].readers)
+                wake_all(&self.entries[fd].writers)
             self.entries[fd].gen += 1
             self.entries[fd].armed = 0
             self.entries[fd].readers.first = self.entries[fd].readers.last = NULL
@@ -283,7 +288,7 @@ cdef int check_scheduler(Scheduler loop) except -1:
             ready += 1
             if loop.orphan is None and <size_t> <PyObject*> tasklet not in in_ring:
                 broken("a ready tasklet is in the ready queue")
-        elif tasklet.state == PARKED:
+        elif tasklet.state in (PARKED, COVERED, COVERED_READY):
             parked += 1
             # a tasklet of Stackless that was taken out of the run queue is not in park()
             surely_parked += tasklet.waiting_on is not None or tasklet.timer.index >= 0
@@ -437,7 +442,8 @@ cdef class Loop(Scheduler):
         Python code. Danger: the loop looks for signals, finds none, one comes, and it goes to sleep.
         Decision: the interpreter writes to the wake-up pipe. Price: one write per signal. Guarded by
         tests/core/test_loop.py::test_signals_are_never_overslept."""
-        if self.forked or self.thread_id == threading.main_thread().ident:
+        self.hears_signals = self.forked or self.thread_id == threading.main_thread().ident
+        if self.hears_signals:
             before, self.signal_fd = self.signal_fd, self.poller.wake_fd
             previous = _set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
             if previous not in (-1, self.signal_fd, before) and not self.forked:
@@ -518,7 +524,7 @@ cdef class Loop(Scheduler):
             PyErr_CheckSignals()    # Python handlers of signals run here
         except BaseException as error:
             # as in the interpreter, what they raise is raised in what the main thread does
-            self.throw(self.main, error)
+            self.throw(main_of(self), error)
         return 0
 
     cdef int check_watchers(self) except -1:
@@ -571,10 +577,9 @@ cdef class Loop(Scheduler):
     def interrupt(self, exception) -> bool:
         """Raises the exception at the present or next wait of the main tasklet. False if one of its type is
         under way there already."""
-        pending = self.main.pending if type(self.main.pending) is list else [self.main.pending]
-        if any([type(other) is type(exception) for other in pending]):
+        if is_thrown(main_of(self), type(exception)):
             return False
-        self.throw(self.main, exception)
+        self.throw(main_of(self), exception)
         return True
 
     # -- its state -------------------------------------------------------------------------------------------

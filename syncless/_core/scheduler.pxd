@@ -146,6 +146,8 @@ cdef enum State:
     PARKED      # waits; only wake(), throw() or its deadline make it ready
     DONE
     STANDS_IN   # a StandIn: it waits in place of a tasklet
+    COVERED     # PARKED, and something is called on top of it, on its carrier, see handling.pyx
+    COVERED_READY   # READY, and so
 
 cdef enum Outcome:
     WOKEN = 0
@@ -195,6 +197,7 @@ cdef class BaseTasklet(Runnable):
     cdef Node life                  # in the loop's list of live tasklets
 
     cdef int end_with_thread(self, Scheduler loop) except -1
+    cdef PyGreenlet* run_on_top(self) except? NULL      # see handling.pyx
 
 
 # Making or dropping an object may run a finaliser, and so any code: another thread may throw meanwhile. So
@@ -263,6 +266,12 @@ cdef inline int take_back(BaseTasklet tasklet, object thrown) except -1:
     return 0
 
 
+cdef inline bint is_thrown(BaseTasklet tasklet, object kind) except -1:
+    """Whether an exception of this type is on its way to it."""
+    pending = tasklet.pending if type(tasklet.pending) is list else [tasklet.pending]
+    return any([type(one) is kind for one in pending])
+
+
 cdef class Meeting:
     """Something that counts the tasklets that wait in its queues."""
     cdef int left_by(self, BaseTasklet tasklet) except -1      # it waited, and its thread has ended
@@ -285,6 +294,8 @@ cdef class Scheduler:
     cdef uint64_t switched          # how often tasklets have stopped; counted in debug builds only
     # in a child: the tasklet that forked, if it was not main; the process ends with it
     cdef BaseTasklet orphan
+    cdef BaseTasklet top            # the innermost call on top of the main tasklet, or None
+    cdef BaseTasklet comes_on_top   # while the carrier below it is switched to for it
     cdef TimerHeap timers
     cdef Carriers carriers
     cdef LinkedList live            # tasklets that have not ended, oldest first
@@ -319,10 +330,17 @@ cdef class Scheduler:
     cdef int drop_pending(self, BaseTasklet tasklet) except -1
     cdef int raise_pending(self, BaseTasklet tasklet) except -1
     cdef int _switch_failed(self, BaseTasklet tasklet) except -1
+    cdef PyGreenlet* _interrupted(self, BaseTasklet tasklet) except? NULL
     cdef int _run_next(self) except -1
 
 
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1
+
+
+cdef inline BaseTasklet main_of(Scheduler loop):
+    """The tasklet that is the thread's main code: in the child of a fork the one that forked."""
+    return loop.main if loop.orphan is None else loop.orphan
+
 
 # Doors to a wait: see current.pxd.
 #

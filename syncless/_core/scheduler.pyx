@@ -354,6 +354,9 @@ cdef void deadline_passed(void* owner) noexcept:
         tasklet.state = READY
         tasklet.ready_since = tasklet.timer.when
         tasklet.loop.push(tasklet)
+    elif tasklet.state == COVERED:
+        tasklet.outcome = TIMED_OUT
+        tasklet.state = COVERED_READY
 
 
 cdef class BaseTasklet(Runnable):
@@ -370,6 +373,9 @@ cdef class BaseTasklet(Runnable):
         """Its thread has ended, and it never runs again."""
         loop.release(self)
         return 0
+
+    cdef PyGreenlet* run_on_top(self) except? NULL:
+        raise NotImplementedError
 
 
 cdef class Meeting:
@@ -469,7 +475,7 @@ cdef class Scheduler:
         """Lets a parked tasklet go on with `value`. Returns 1, or 0 if it does not wait (any more). From any
         thread."""
         if tasklet.state != PARKED:
-            return (<StandIn> tasklet).taken(value) if tasklet.state == STANDS_IN else 0
+            return wake_indirectly(tasklet, value)
         tasklet.value = value
         tasklet.handed_over = True
         tasklet.state = READY
@@ -549,7 +555,7 @@ cdef class Scheduler:
             if isinstance(exception, TaskletExit):
                 continue
             if isinstance(exception, (KeyboardInterrupt, SystemExit)):
-                self.throw(self.main, exception)
+                self.throw(main_of(self), exception)
         return 0
 
     cdef PyGreenlet* _next_carrier(self, BaseTasklet leaving) except? NULL:
@@ -582,6 +588,15 @@ cdef class Scheduler:
             return failed()
         finally:
             self._goes_on(tasklet)
+
+    cdef PyGreenlet* _interrupted(self, BaseTasklet tasklet) except? NULL:
+        """The carrier got an exception instead of being switched to: it ends, or has a call to make in the
+        midst of the wait. Returns what _next_carrier() does."""
+        cdef BaseTasklet call = self.comes_on_top
+        if call is None:
+            self._switch_failed(tasklet)
+        self.comes_on_top = None
+        return call.run_on_top()
 
     # -- the life of a carrier -------------------------------------------------------------------------------
 
@@ -635,9 +650,21 @@ cdef class Scheduler:
         """Tells somebody of an exception that nobody caught. KeyboardInterrupt and SystemExit go to the main
         tasklet instead."""
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
-            return self.throw(self.main, error)
+            return self.throw(main_of(self), error)
         tell_uncaught(where, error)
         return 0
+
+
+cdef int wake_indirectly(BaseTasklet tasklet, object value) except -1:
+    """A tasklet that is not PARKED. Returns what wake() does."""
+    if tasklet.state == STANDS_IN:
+        return (<StandIn> tasklet).taken(value)
+    if tasklet.state != COVERED:
+        return 0
+    tasklet.value = value
+    tasklet.handed_over = True
+    tasklet.state = COVERED_READY
+    return 1
 
 
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
@@ -647,7 +674,7 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
     cdef PyObject* returned
     if tasklet.state != RUNNING:
         carrier = self._next_carrier(tasklet)
-        if carrier != NULL:
+        while carrier != NULL:
             tasklet.carrier = PyGreenlet_GetCurrent()
             if tasklet.locals.own or tasklet.switch_hook is not None or self.observers is not None:
                 self.current = None                 # nothing that these call waits: a signal may come in them
@@ -659,7 +686,8 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
             tasklet.carrier = NULL
             Py_DECREF(<object> carrier)         # which runs, and so has other owners
             if returned == NULL:
-                return self._switch_failed(tasklet)
+                carrier = self._interrupted(tasklet)
+                continue
             Py_DECREF(<object> returned)
             tasklet.switches += 1
             if tasklet.recorder is not None:
@@ -668,6 +696,7 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
             if tasklet.locals.own or tasklet.switch_hook is not None:
                 self.current = None
                 self._goes_on(tasklet)
+            break
         tasklet.state = RUNNING
         self.current = tasklet
         if self.observers is not None:

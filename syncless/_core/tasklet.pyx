@@ -24,7 +24,9 @@ from syncless._core.cpython cimport threadlocal
 from syncless._core.cpython.threadlocal cimport Slots, end_locals, slot_of, slots_here, start_locals
 from syncless._core.current cimport wait_in
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport DONE, NEW, RUNNING, BaseTasklet, Scheduler, next_pending, take_back
+from syncless._core.scheduler cimport (
+    DONE, NEW, RUNNING, BaseTasklet, Scheduler, main_of, next_pending, take_back,
+)
 from syncless._core.threadloop cimport end_process, get_loop, loop_of, peek_loop
 from syncless._core.wait.waitqueue cimport wake_all
 
@@ -58,7 +60,7 @@ class _Link:
 
 
 cdef str _states(int state):
-    return ("new", "ready", "running", "waiting", "ended")[state]
+    return ("new", "ready", "running", "waiting", "ended", "waiting", "waiting", "ready")[state]
 
 
 cdef class Tasklet(BaseTasklet):
@@ -155,7 +157,7 @@ cdef class Tasklet(BaseTasklet):
             else:
                 tell_uncaught(self, self._exception)
         elif loop.orphan is not self and not isinstance(self._exception, TaskletExit):
-            loop.throw(loop.main, self._exception)
+            loop.throw(main_of(loop), self._exception)
         return 0
 
     cdef int end_with_thread(self, Scheduler loop) except -1:
@@ -559,7 +561,8 @@ cdef class local:
         cdef BaseTasklet tasklet = get_loop().current
         if tasklet is None:
             raise RuntimeError("a callback of the loop has no tasklet, and no values in a local")
-        return tasklet
+        owner = (<Tasklet> tasklet).owner_of_locks() if isinstance(tasklet, Tasklet) else tasklet
+        return <BaseTasklet> owner if isinstance(owner, BaseTasklet) else tasklet   # main, for a handler
 
     cdef dict begin(self, BaseTasklet tasklet):
         cdef dict values = {}

@@ -33,7 +33,8 @@ from syncless._core.cpython.compat cimport Py_IsFinalizing, in_main_interpreter
 from syncless._core.linked cimport Node
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.scheduler cimport (
-    DONE, NEW, READY, BaseTasklet, Meeting, Scheduler, next_pending, polled, take_first,
+    COVERED, COVERED_READY, DONE, NEW, READY, BaseTasklet, Meeting, Scheduler, next_pending, polled,
+    take_first,
 )
 
 from syncless._core.cpython import forkhooks
@@ -270,9 +271,15 @@ cdef extern from "<pthread.h>":
 
 cdef int begin_in_child(Loop loop) except -1:
     cdef list watchers = loop.fds.watchers()
+    cdef list deadlines = []
+    cdef BaseTasklet one
+    cdef bint on_top = loop.top is not None and loop.current is loop.top
     loop.event_pos = loop.event_count = 0
     loop.polling = False
-    loop.fds.abandon()
+    for one in loop.tasklets() if on_top else ():       # a handler has forked: the main tasklet is below it
+        if one.state == COVERED and one.timer.index >= 0:
+            deadlines.append((one, one.timer.when))
+    loop.fds.abandon(on_top)
     loop.poller.open()
     polled(&loop.clock, monotonic_ns())
     loop.forked = True
@@ -282,13 +289,19 @@ cdef int begin_in_child(Loop loop) except -1:
     current = loop.current
     loop.ready.count = loop.pre_poll_count = 0
     loop.timers.clear()
+    for one, when in deadlines:
+        loop.timers.add(&one.timer, when)
     for tasklet in loop.tasklets():
+        if on_top and (<BaseTasklet> tasklet).state in (COVERED, COVERED_READY):
+            continue
         if tasklet is not current and tasklet is not loop.main:
             (<BaseTasklet> tasklet).state = DONE
             Py_INCREF(tasklet)              # its frames live on its carrier and must not be unwound here
             loop.release(tasklet)
-    if current is not loop.main:
-        loop.orphan = current
+    if not on_top:
+        loop.top = None
+        if current is not loop.main:
+            loop.orphan = current
     loop.parked_count = loop.mutual_count = loop.jobs = 0
     return 0
 
@@ -326,6 +339,12 @@ cdef extern from *:
     #include <sys/prctl.h>
     #endif
 
+    /* As the interpreter ends for Ctrl-C: its parent, a shell perhaps, sees why. */
+    static void end_by_interrupt(void) {
+        signal(SIGINT, SIG_DFL);
+        raise(SIGINT);
+    }
+
     static volatile unsigned orphan_seconds;
 
     static void end_in(unsigned seconds) {
@@ -353,6 +372,7 @@ cdef extern from *:
     """
     void watch_parent(unsigned seconds, int parent)
     void end_in(unsigned seconds)
+    void end_by_interrupt()
     unsigned orphan_seconds
 
 
@@ -381,4 +401,6 @@ cdef void end_process(BaseException exception) noexcept:
             stream.flush()
         except Exception:
             pass
+    if isinstance(exception, KeyboardInterrupt):
+        end_by_interrupt()
     os._exit(code)

@@ -42,7 +42,9 @@ from syncless._core.cpython.threadlocal cimport (
 )
 from syncless._core.linked cimport Node, append as list_append, remove as list_remove
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport NEW, PARKED, RUNNING, BaseTasklet, Scheduler, is_poll_due
+from syncless._core.scheduler cimport (
+    NEW, PARKED, RUNNING, BaseTasklet, Scheduler, is_poll_due, main_of,
+)
 from syncless._core.tasklet cimport begin_anew
 from syncless._core.threadloop cimport get_loop
 from syncless._core.timers cimport timer_init
@@ -441,7 +443,7 @@ cdef class Dispatcher(Calls):
             if not self.loop.of_thread:
                 self.end_run(error)
             elif task_of(handle) is None or is_interrupt(error):
-                engine.throw(engine.main, error)    # a thread's loop goes on
+                engine.throw(main_of(engine), error)    # a thread's loop goes on
         elif not isinstance(error, TaskletExit):
             handle.tell(error)
         return 0
@@ -483,7 +485,7 @@ cdef class Dispatcher(Calls):
         self.engine = engine
         self.forks = forks
         self.host = engine.current
-        self.thread = engine.main if self.loop.of_thread else self.host
+        self.thread = main_of(engine) if self.loop.of_thread else self.host
         self.failure = None
         self.batch = 0
         one = self.timers.first
@@ -513,7 +515,7 @@ cdef class Dispatcher(Calls):
         while one != NULL:
             engine.timers.remove(&(<TimerHandle> one.owner).timer)
             one = one.after
-        if self.host.state == PARKED and self.host.why == RUNS:
+        if self.host.why == RUNS:
             engine.wake(self.host, None)
         self.host = self.thread = None
         return 0

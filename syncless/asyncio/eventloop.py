@@ -168,6 +168,24 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
         transport.max_size = _RECEIVE_BYTES
         return transport
 
+    # -- child processes -------------------------------------------------------------------------------------
+
+    async def _make_subprocess_transport(self, *args: Any, **settings: Any) -> Any:
+        """Fact: here starting a program may wait in the task that does it, while others run. Danger: one of
+        them cancels the task, all that it awaits afterwards is there already, and so CancelledError is raised
+        at the task's end, when nobody ends the child any more. Decision: such a task awaits once more.
+        Guarded by tests/patches/test_asyncio.py."""
+        transport = await super()._make_subprocess_transport(*args, **settings)
+        task: Any = asyncio.current_task()
+        if task is not None and getattr(task, "_must_cancel", False):
+            try:
+                await asyncio.sleep(0)
+            except BaseException:
+                transport.close()
+                await transport._wait()
+                raise
+        return transport
+
     # -- signals ---------------------------------------------------------------------------------------------
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:

@@ -33,7 +33,7 @@ from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.compat cimport raised
 from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport WaitRecorder, time_went
-from syncless._core.scheduler cimport DEBUG_BUILD, Scheduler
+from syncless._core.scheduler cimport DEBUG_BUILD, Scheduler, main_of
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport end_process
 from syncless._core.timeout cimport Alarm, stop_throwing, throw_in_time
@@ -329,7 +329,7 @@ cdef class Exchange(Tasklet):
             return self.peer.abort() if self.response.committed else 0
         interrupted = is_interrupt(error)
         if interrupted:
-            loop.throw(loop.main, error)
+            loop.throw(main_of(loop), error)
         elif not isinstance(error, (ClientError, TaskletExit)):
             self.log_failure(error)
         if self.response.complete:

@@ -1,13 +1,13 @@
-"""Signals: waiting for one parks the tasklet, and a handler's exception goes to the main tasklet.
+"""Signals: waiting for one parks the tasklet, and a handler is called by the main tasklet.
 
-A handler is called at once, wherever the main OS thread is. An exception that it raises (KeyboardInterrupt
-above all) is raised in the main tasklet, not in the running one: that may be a thread of the program, which
-would print it and go on. If the main tasklet has not yet raised the previous exception, the running tasklet
-holds the OS thread, and the new exception is raised in it. Where all tasklets wait, a handler has a tasklet
-of its own: the loop itself could not wait, and a handler may.
+A handler is called at once, wherever the main OS thread is, on top of what the main tasklet waits for, as
+`_core/handling.pyx` tells. So an exception that it raises (KeyboardInterrupt above all) is raised in the main
+tasklet, not in the running one: that may be a thread of the program, which would print it and go on. If the
+main tasklet has not yet raised the previous exception, the running tasklet holds the OS thread, and the new
+exception is raised in it.
 
-The main tasklet is the main thread, and so is a tasklet in which a handler runs. No other tasklet can set
-handlers.
+The main tasklet is the main thread; in the child of a fork it is the tasklet that forked. No other tasklet
+can set handlers.
 
 sigwait and its kin wait for a descriptor that tells of blocked signals. Systems other than Linux have none;
 there they ask the kernel every few milliseconds. A signal that is not blocked would end the process
@@ -25,7 +25,6 @@ import os
 import signal
 import stat
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -34,11 +33,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from syncless._core.calls.descriptors import pending_descriptor
-from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.cpython.functions import original_of
 from syncless._core.current import current, give_way
-from syncless._core.tasklet import Tasklet, spawn
-from syncless._core.threadloop import all_loops, current_loop
+from syncless._core.handling import call_handler, is_main_thread, main_tasklet
+from syncless._core.tasklet import Tasklet
+from syncless._core.threadloop import current_loop
 from syncless._core.wait.select import readable, select
 from syncless._core.wait.sync import Event
 from syncless.patches.registry import Patcher, when_imported
@@ -56,10 +55,6 @@ _pthread_sigmask: Any = original_of(getattr(signal, "pthread_sigmask", None))
 _named_signals = {int(number) for number in signal.Signals}
 _masks: weakref.WeakKeyDictionary[Tasklet[Any], set[Any]] = weakref.WeakKeyDictionary()
 """The signals blocked by tasklets other than the main one."""
-_handling: set[Tasklet[Any] | None] = set()
-"""Tasklets in which a handler runs."""
-_forker: Tasklet[Any] | None = None
-"""In the child of a fork: the tasklet that has forked."""
 _came: list[Event] = []
 """An event for each tasklet in pause()."""
 _wakeup: tuple[int, bool] = (-1, True)
@@ -76,28 +71,9 @@ class Handler:
 
     def __call__(self, number: int, frame: Any) -> None:
         _write_wakeups(number)
-        tasklet = current()
-        if tasklet is None:
-            spawn(self._call, number, frame).name = f"handler of signal {number}"
-        elif tasklet.is_main:
-            _tell_pausing()
-            self.function(number, frame)
-        else:
-            self._call(number, frame)
-
-    def _call(self, number: int, frame: Any) -> None:
-        """In another tasklet than the main one."""
-        tasklet = current()
-        nested = tasklet in _handling
-        _handling.add(tasklet)
         try:
-            self.function(number, frame)
-        except BaseException as error:
-            if not current_loop().interrupt(error):
-                raise
+            call_handler(self.function, number, frame)
         finally:
-            if not nested:
-                _handling.discard(tasklet)
             _tell_pausing()
 
 
@@ -143,26 +119,9 @@ def _shown(handler: Any) -> Any:
     return handler.function if isinstance(handler, Handler) else handler
 
 
-def _in_main_thread() -> bool:
-    """Whether this is the main tasklet or a callback of the asyncio loop that it runs, a handler, or, in the
-    child of a fork, the tasklet that forked."""
-    me = current()
-    return me in _handling or me is _forker or threading.current_thread() is threading.main_thread()
-
-
-def _begin_child() -> None:
-    """asyncio's hook (Python 3.12 and later) makes a tasklet another thread before it asks whether it is in
-    the main one."""
-    global _forker
-    _forker = current() if all_loops() else None
-
-
-at_fork(in_child=_begin_child)
-
-
 def set_signal(signalnum: int, handler: Any) -> Any:
     """signal.signal: the handler interrupts the main tasklet."""
-    if not _in_main_thread():
+    if not is_main_thread():
         raise ValueError("signal only works in main thread of the main interpreter")
     new = Handler(handler) if callable(handler) else handler
     old = _getsignal(signalnum)
@@ -181,7 +140,7 @@ def getsignal(signalnum: int) -> Any:
 
 def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
     """signal.set_wakeup_fd: the loop uses the interpreter's own, and writes to the program's as well."""
-    if not _in_main_thread():
+    if not is_main_thread():
         raise ValueError("set_wakeup_fd only works in main thread of the main interpreter")
     return _take_wakeup_fd(fd, warn_on_full_buffer)
 
@@ -189,7 +148,7 @@ def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
 def set_wakeup_fd_of_tasklet(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
     """signal.set_wakeup_fd for uvloop, which asks the system whether it is in the main thread. Each tasklet
     has its own descriptor."""
-    if _in_main_thread() or _get_os_ident() != threading.main_thread().ident:
+    if is_main_thread() or main_tasklet() is None:
         return set_wakeup_fd(fd, warn_on_full_buffer=warn_on_full_buffer)
     return _take_wakeup_fd(fd, warn_on_full_buffer, current())
 
@@ -211,7 +170,7 @@ def pthread_sigmask(how: int, mask: Any) -> set[Any]:
     """signal.pthread_sigmask: signals go to the main tasklet, so the mask of any other tasklet is only
     noted."""
     tasklet = current()
-    if tasklet is None or tasklet.is_main:
+    if tasklet is None or is_main_thread() or main_tasklet() is None:
         return set(_pthread_sigmask(how, mask))
     named = {signal.Signals(number) if number in _named_signals else number for number in mask}
     before: set[Any] = _masks.get(tasklet) or set(_pthread_sigmask(signal.SIG_BLOCK, []))
@@ -294,12 +253,12 @@ def _siginfo(number: int) -> Any:
 
 
 def _await_signals(wanted: list[int], came: AsyncResult[int]) -> None:
-    if _get_os_ident() != threading.main_thread().ident and not _in_main_thread():
+    if main_tasklet() is None:
         return  # an OS thread, which cannot set handlers
     for number in wanted:
         old = _getsignal(number)
         if not isinstance(old, Awaited):
-            if old is None or (isinstance(old, Handler) and not _in_main_thread()):
+            if old is None or (isinstance(old, Handler) and not is_main_thread()):
                 # a handler of a C library, or of the program, which the main thread would call
                 continue
             old = Awaited(old)

@@ -24,6 +24,7 @@ from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.cpython.functions import original_of
 from syncless._core.cpython.threadlocal import separate_thread_locals
 from syncless._core.current import current, may_park, uninterrupted
+from syncless._core.handling import is_main_thread
 from syncless._core.tasklet import Tasklet, at_end_of_slot, spawn
 from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.sync import Event
@@ -314,7 +315,7 @@ _set_name: Any = original_of(getattr(_thread, "set_name", None))
 
 def set_name(name: str) -> None:
     """_thread.set_name (Python 3.14): a thread that is a tasklet does not rename its OS thread."""
-    if this_tasklet().is_main:
+    if is_main_thread():
         _set_name(name)
 
 

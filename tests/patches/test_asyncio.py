@@ -314,3 +314,43 @@ print(asyncio.run(main()))
 """)
         == "([5], True)\n"
     )
+
+
+def test_a_task_cancelled_while_it_starts_a_child_leaves_none():
+    """What it awaits then is there already, so nothing but the end of the task would raise CancelledError."""
+    check("""
+        import asyncio, asyncio.base_subprocess, logging, os, threading
+
+        logging.getLogger("asyncio").disabled = True    # in debug mode it tells that it kills the child
+        started = []
+        original = asyncio.base_subprocess.BaseSubprocessTransport.__init__
+
+        def init(self, loop, *args, **kwargs):
+            original(self, loop, *args, **kwargs)
+            started.append(self.get_pid())
+            task.cancel()
+            turn = threading.Event()
+            loop.call_later(0.01, turn.set)
+            turn.wait()                     # while the pipes are connected, as the start of a thread may
+
+        asyncio.base_subprocess.BaseSubprocessTransport.__init__ = init
+
+        async def main():
+            global task
+            task = asyncio.create_task(asyncio.create_subprocess_exec("sleep", "1000"))
+            try:
+                await task
+            except asyncio.CancelledError:
+                pass
+            else:
+                raise AssertionError("not cancelled")
+
+        asyncio.run(main())
+        try:
+            os.kill(started[0], 0)
+        except ProcessLookupError:
+            pass
+        else:
+            os.kill(started[0], 9)
+            raise AssertionError("the child is left")
+    """)

@@ -187,11 +187,11 @@ def handler(number, frame):
     seen.append("waited")
     raise KeyError("handler's")
 signal.signal(signal.SIGUSR1, handler)
-if {where!r} == "in a thread":
-    threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGUSR1)).start()
-else:
-    subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -USR1 {{os.getpid()}}"])
 try:
+    if {where!r} == "in a thread":
+        threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGUSR1)).start()  # main may wait here
+    else:
+        subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -USR1 {{os.getpid()}}"])
     time.sleep(10)
 except KeyError:
     seen.append("main")

@@ -13,6 +13,7 @@ cdef extern from "greenlet.h":
     PyGreenlet* PyGreenlet_GetCurrent()
     # NULL: an exception is set
     PyObject* PyGreenlet_Switch(PyGreenlet* target, PyObject* args, PyObject* kwargs) noexcept
+    PyObject* PyGreenlet_Throw(PyGreenlet* target, PyObject* kind, PyObject* value, PyObject* trace) noexcept
 
 ctypedef int (*Step)(PyObject* loop) noexcept           # a negative result: an exception is set
 

@@ -19,7 +19,9 @@ from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport FdEntry, Loop
 from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ, WRITE
-from syncless._core.scheduler cimport DONE, PARKED, READY, RUNNING, STANDS_IN, BaseTasklet, Meeting, StandIn
+from syncless._core.scheduler cimport (
+    COVERED, COVERED_READY, DONE, PARKED, READY, RUNNING, STANDS_IN, BaseTasklet, Meeting, StandIn,
+)
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport get_loop
 from syncless._core.timers cimport timer_init
@@ -84,7 +86,8 @@ cdef class Case(StandIn):
         return 0
 
     cdef bint stands(self) noexcept:
-        return self.selection.owner.state in (PARKED, RUNNING)      # it runs while it enters the queues
+        # it runs while it enters the queues
+        return self.selection.owner.state in (PARKED, COVERED, RUNNING)
 
     cdef int taken(self, object value) except -1:
         cdef Selection selection = self.selection
@@ -100,6 +103,8 @@ cdef class Case(StandIn):
             owner.state = READY
             owner.ready_since = owner.loop.clock.now
             owner.loop.push(owner)
+        elif owner.state == COVERED and owner.why == IN_SELECT:
+            owner.state = COVERED_READY
         return 1
 
 

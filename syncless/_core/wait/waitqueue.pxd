@@ -7,7 +7,7 @@ stays in its queue until it next runs, so a waker asks waits() or looks at what 
 from cpython.object cimport PyObject
 
 from syncless._core.linked cimport LinkedList, append, remove
-from syncless._core.scheduler cimport PARKED, STANDS_IN, BaseTasklet, StandIn
+from syncless._core.scheduler cimport COVERED, PARKED, STANDS_IN, BaseTasklet, StandIn
 
 ctypedef LinkedList WaitQueue       # borrowed: a parked tasklet keeps itself alive
 
@@ -32,7 +32,8 @@ cdef inline BaseTasklet queue_pop(WaitQueue* queue):
 
 
 cdef inline bint waits(BaseTasklet tasklet) noexcept:
-    return tasklet.state == PARKED or tasklet.state == STANDS_IN and (<StandIn> tasklet).stands()
+    return tasklet.state == PARKED or tasklet.state == COVERED or (
+        tasklet.state == STANDS_IN and (<StandIn> tasklet).stands())
 
 
 cdef inline bint someone_waits(WaitQueue* queue) noexcept:

@@ -52,6 +52,8 @@ cdef unsigned long ident_of(BaseTasklet tasklet) noexcept:
         return PyThread_get_thread_ident()
     if isinstance(owner, Tasklet):
         owner = (<Tasklet> owner).owner_of_locks()
+        if owner is tasklet.loop.main:          # a handler of a signal is main's
+            return PyThread_get_thread_ident()
     return <unsigned long> <uintptr_t> <PyObject*> owner
 
 

@@ -1,0 +1,14 @@
+from collections.abc import Callable
+from typing import Any
+
+from syncless._core.tasklet import Tasklet
+
+class Signal(BaseException):
+    """Is thrown at the main tasklet's carrier, and caught by the engine at once."""
+
+class OnTop(Tasklet[None]):
+    """A call on top of the main tasklet, or of such a call."""
+
+def main_tasklet() -> Tasklet[Any] | None: ...
+def is_main_thread() -> bool: ...
+def call_handler(function: Callable[[int, Any], object], number: int, frame: Any) -> None: ...
