@@ -1,7 +1,8 @@
 """``manage.py runsyncless [address] [--workers N]``: Django's runserver with our server in place of its own.
 
 Checks, auto-reload and static files are Django's. The standard library is patched, so a view that waits does
-not hold up others, and threads are tasklets.
+not hold up others, and threads are tasklets. A project with ASGI_APPLICATION, such as one with Channels, is
+served by that, as daphne's runserver does.
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ from __future__ import annotations
 import io
 import logging
 import socket
-from collections.abc import Callable
 from functools import partial
 from typing import Any, TextIO, cast
 
 from django.apps import apps
+from django.conf import settings
+from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
 from django.contrib.staticfiles.management.commands import runserver
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
+from django.utils.module_loading import import_string
 
 import syncless
-from syncless.http.program.preparing import nothing_yet
 from syncless.patches import patch_all
 from syncless.wsgi import Limits, Server, serve
 
@@ -38,19 +41,31 @@ class Command(runserver.Command):
             metavar="N",
             help="Number of worker processes (default 0: serve from this one). They do not reload.",
         )
+        parser.add_argument(
+            "--noasgi",
+            action="store_false",
+            dest="use_asgi",
+            help="Serve WSGI_APPLICATION, also if the settings have ASGI_APPLICATION.",
+        )
 
     def get_handler(self, *args: Any, **options: Any) -> Any:
         options["use_static_handler"] &= apps.is_installed("django.contrib.staticfiles")
-        return super().get_handler(*args, **options)
+        if self.interface == "wsgi":
+            return super().get_handler(*args, **options)
+        application = asgi_application()
+        if options["use_static_handler"] and (settings.DEBUG or options["insecure_serving"]):
+            return ASGIStaticFilesHandler(application)
+        return application
 
     def run(self, **options: Any) -> None:
         if options["workers"] < 0:
             raise CommandError("--workers must be 0 or more.")
         options["use_threading"] = False  # each request is a tasklet
-        self.server_cls: Any = OneProcess
+        uses_asgi = options["use_asgi"] and getattr(settings, "ASGI_APPLICATION", None)
+        self.interface = "asgi" if uses_asgi else "wsgi"
+        self.server_cls: Any = partial(DjangoServer, interface=self.interface, workers=options["workers"])
         if options["workers"]:
             options["use_reloader"] = False
-            self.server_cls = partial(SeveralProcesses, workers=options["workers"])
         else:
             patch_all(strict=True)
         super().run(**options)
@@ -58,57 +73,53 @@ class Command(runserver.Command):
     def on_bind(self, server_port: int) -> None:
         host = f"[{self.addr}]" if self._raw_ipv6 else "0.0.0.0" if self.addr == "0" else self.addr
         self.stdout.write(
-            f"Django {self.get_version()}, syncless {syncless.__version__}: "
+            f"Django {self.get_version()}, syncless {syncless.__version__} ({self.interface.upper()}): "
             f"http://{host}:{server_port}/\nQuit the server with Ctrl-C."
         )
 
 
-class OneProcess:
-    """As Django uses the server of the standard library: it binds, is given its application, and serves."""
-
-    def __init__(self, address: tuple[str, int], handler: Any, ipv6: bool = False):
-        self._application: Callable[..., Any] = nothing_yet
-        self._server = Server(
-            lambda environ, start_response: self._application(environ, start_response),
-            *address,
-            access_log=cast(TextIO, Requests()),
-            access_log_format=ACCESS_LOG,
-        )
-        self._server.start()
-        self.server_port = self._server.port
-
-    def set_app(self, application: Any) -> None:
-        self._application = application
-
-    def serve_forever(self) -> None:
-        try:
-            self._server.wait()
-        finally:
-            self._server.stop(0)
+def asgi_application() -> Any:
+    """The project's, as django.core.servers.basehttp gets that of WSGI."""
+    try:
+        return import_string(settings.ASGI_APPLICATION)
+    except ImportError as error:
+        raise ImproperlyConfigured(
+            f"ASGI application {settings.ASGI_APPLICATION!r} could not be loaded; error importing module."
+        ) from error
 
 
-class SeveralProcesses:
-    """The same by workers, which its caller has given the project as it is now."""
+class DjangoServer:
+    """As Django uses the server of the standard library: it binds, is given its application, and serves; by
+    workers, if there are any, which the caller has given the project as it is now."""
 
-    def __init__(self, address: tuple[str, int], handler: Any, ipv6: bool = False, *, workers: int):
+    def __init__(
+        self, address: tuple[str, int], handler: Any, ipv6: bool = False, *, interface: str, workers: int
+    ):
         family = socket.AF_INET6 if ipv6 else socket.AF_INET
         self._socket = socket.create_server(address, family=family, backlog=Limits().backlog)
-        self._workers = workers
         self.server_port = self._socket.getsockname()[1]
+        self._interface = interface
+        self._workers = workers
 
     def set_app(self, application: Any) -> None:
         self._application = application
 
     def serve_forever(self) -> None:
-        serve(
-            self._application,
-            bind=f"fd:{self._socket.detach()}",
-            workers=self._workers,
-            patch=True,
-            quiet=True,
-            access_log=cast(TextIO, Requests()),
-            access_log_format=ACCESS_LOG,
-        )
+        options: Any = {
+            "bind": f"fd:{self._socket.detach()}",
+            "interface": self._interface,
+            "lifespan": "off",  # Django and Channels have none
+            "access_log": cast(TextIO, Requests()),
+            "access_log_format": ACCESS_LOG,
+        }
+        if self._workers:
+            serve(self._application, workers=self._workers, patch=True, quiet=True, **options)
+            return
+        server = Server(self._application, **options).start()
+        try:
+            server.wait()
+        finally:
+            server.stop(0)
 
 
 class Requests(io.TextIOBase):
