@@ -2,7 +2,7 @@
 protocols.
 
 Takes the bytes and the offsets that head.c found. Knows nothing of sockets or of what the application does
-with it. Fields whose name has an underscore are left out, as they are for WSGI.
+with it. The fields that head.c drops are left out, as they are for WSGI.
 
 A request whose head is the same to the last byte as the connection's last one gets the same scope once more,
 if the application cannot notice: KeptScope.is_untouched(). That is asked once, when the last request has
@@ -31,7 +31,7 @@ from syncless.http.wire cimport (
 from syncless.asgi.extensions import tls_extension
 from syncless.http.trust import FORWARDING as FORWARDING_TEXT
 from syncless.http.trust import is_forwarding
-from syncless.http.websocket import has_library
+from syncless.http.websocket import has_library, tell_missing
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -213,7 +213,9 @@ cdef class ASGIApplication(Application):
                 kept = self.kept(scope, incoming.stream.fd, serial)
         if (incoming.found.websocket and incoming.found.minor
                 and is_get_request(incoming.data, incoming.found)):
-            return self.websocket(scope, incoming)
+            if self.websockets:
+                return self.websocket(scope, incoming)
+            tell_missing((<Listener> incoming.listener).error_log)
         exchange = <ASGIExchange> self.take_spare()
         if exchange is None:
             exchange = ASGIExchange(<Listener> incoming.listener, self.call, self.tasks, self.loop)
@@ -241,7 +243,7 @@ cdef class ASGIApplication(Application):
         exchange.fill(scope)
         exchange.begin(incoming)
         exchange.handler = Upgrade(exchange)
-        exchange.offer(self.limits, self.websockets)
+        exchange.offer(self.limits)
         return exchange
 
     cdef int take_back(self, Exchange ended, int fd) except -1:

@@ -74,14 +74,13 @@ cdef enum WebSocketStage:
 cdef class WebSocketExchange(ASGIExchange):
     cdef WebSocket websocket
     cdef WebSocketStage progress
-    cdef bint can_speak             # the library for frames is installed
     cdef object inbox               # messages that have come and have not been asked for
     cdef Py_ssize_t held            # bytes in it
     cdef bint silent                # the client sends no more messages
     cdef bint reads                 # it waits for the client's next message
     cdef object ended               # is thrown when the application has ended meanwhile
 
-    cdef int offer(self, object limits, bint can_speak) except -1
+    cdef int offer(self, object limits) except -1
     cdef int begin_websocket(self) except -1
     cdef int wake_receivers(self) except -1
     cdef int keep(self, object message) except -1

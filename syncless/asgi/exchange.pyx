@@ -43,9 +43,9 @@ from syncless.asgi.extensions import (
 )
 from syncless.asgi.operations import given
 from syncless.asyncio.tasklets import call_in_tasklet
-from syncless.http.errors import ClientGone, ConnectionLost, NotImplementedHere
+from syncless.http.errors import ClientGone, ConnectionLost
 from syncless.http.filepart import blocks
-from syncless.http.websocket import STOPS, WebSocketClosed, tell_missing
+from syncless.http.websocket import STOPS, WebSocketClosed
 from syncless.tools.runningloop import swap_current_task
 
 cdef extern from "Python.h":
@@ -513,8 +513,7 @@ class _Ended(BaseException):
 cdef class WebSocketExchange(ASGIExchange):
     """As ASGIExchange, for one WebSocket."""
 
-    cdef int offer(self, object limits, bint can_speak) except -1:
-        self.can_speak = can_speak
+    cdef int offer(self, object limits) except -1:
         self.websocket = WebSocket(self.handler, ScopeRequest(self.scope), limits, False)
         return 0
 
@@ -528,9 +527,6 @@ cdef class WebSocketExchange(ASGIExchange):
         because the library for frames is imported for the first one: the loop itself cannot wait until
         another tasklet has imported it."""
         cdef dict scope = self.scope
-        if not self.can_speak:
-            tell_missing(self.listener.error_log)
-            raise NotImplementedHere("WebSockets are not supported here")
         self.websocket.check()
         self.progress = CONNECTING
         self.inbox = deque()

@@ -44,12 +44,6 @@ class UpgradeRequired(ClientError):
     headers = (("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"))
 
 
-class NotImplementedHere(ClientError):
-    """The client asks for something that this server does not have: 501."""
-
-    status = 501
-
-
 class ClientGone(ClientError):
     """The client closed the connection or stopped reading: no response can reach it. No OSError where a wait
     for something else is ended: a driver would take it for one of its own connection, and try again."""

@@ -28,6 +28,8 @@ cdef class Upgrade:
     cdef readonly Exchange exchange
     cdef object handler         # of the other protocol, once it has begun
     cdef tuple expected         # exceptions that are no fault of the application then
+    # called if the request ends without a word of the other protocol; or None
+    cdef public object untaken
     cdef bint over              # by its rules the client sends nothing more; or nobody cares
     cdef Peer peer(self)
     cpdef bytes read(self)
@@ -135,11 +137,14 @@ cdef class Application:
     cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1
 
 
+cdef int drop_handler(Exchange request) except -1
+
+
 cdef inline int give_back(Application application, Exchange request, int fd) except -1:
     """The request has ended; `fd` is -1 if its connection has, too. It may be used again if the caller has
     the only reference to it and no tasklet-local data hangs on it that the next request would find."""
     if request.handler is not None:             # an application that keeps it keeps this exchange and peer
-        request.handler = None
+        drop_handler(request)
         return request.forget()
     if Py_REFCNT(<PyObject*> request) == 1 and not has_weakrefs(<PyObject*> request):
         request._exception = None               # its traceback would keep the request's objects alive

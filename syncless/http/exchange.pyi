@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from syncless._core.tasklet import Tasklet
@@ -9,6 +9,7 @@ from syncless.http.requestids import RequestIds
 
 class Upgrade:
     exchange: Exchange
+    untaken: Callable[[], object] | None
     def __init__(self, exchange: Exchange) -> None: ...
     def begin(
         self, head: bytes, handler: object, expected: tuple[type[BaseException], ...] = ...

@@ -542,6 +542,15 @@ cdef class Exchange(Tasklet):
         return "+" if self.response.keep_alive else "-"
 
 
+cdef int drop_handler(Exchange request) except -1:
+    """The request has ended: nobody needs its Upgrade any more."""
+    cdef Upgrade upgrade = request.handler
+    request.handler = None
+    if upgrade.untaken is not None and not request.upgraded:
+        upgrade.untaken()
+    return 0
+
+
 cdef class Application:
     """Application(most): remembers the heads of that many connections.
 

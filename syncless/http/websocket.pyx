@@ -7,6 +7,7 @@ application. Next to read: websocketframes.pyx, which reads and writes frames.
 import codecs
 import importlib
 import io
+import sys
 from importlib.util import find_spec
 
 from syncless._core.wait.sync cimport Lock
@@ -34,8 +35,10 @@ def has_library() -> bool:
 
 
 def tell_missing(error_log) -> None:
-    """A client has asked for a WebSocket, and the library is not there."""
-    error_log.warn_once(NEEDED)
+    """A client has asked for a WebSocket and not got one, and the library is not there. An application that
+    brings its own has refused."""
+    if "simple_websocket" not in sys.modules:
+        error_log.warn_once(NEEDED)
 
 
 cdef bint _can_be_sent(str name, str value) except -1:

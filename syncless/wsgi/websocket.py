@@ -37,7 +37,10 @@ def websocket_offer(limits: Limits, error_log: ErrorLog) -> Callable[[Upgrade, d
         environ["werkzeug.socket"] = UpgradeSocket(upgrade)
         if found:
             environ["wsgi.websocket"] = WebSocket(upgrade, request, limits)
-        else:
-            tell_missing(error_log)
+        else:  # the library of the application may take the socket
+            upgrade.untaken = tell
+
+    def tell() -> None:
+        tell_missing(error_log)
 
     return offer

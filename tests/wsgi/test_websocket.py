@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import ssl
 import struct
+import sys
 import tracemalloc
 import urllib.request
 import zlib
@@ -16,6 +17,7 @@ import pytest
 import syncless
 from syncless.wsgi import BadRequest, WebSocketClosed
 from tests.browser import BROWSER, browse
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
 
@@ -175,11 +177,33 @@ def test_a_request_that_asks_for_no_websocket(start):
 
 def test_without_the_library_the_log_says_once_what_to_install(start, errors, monkeypatch):
     monkeypatch.setattr("syncless.http.websocket.find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "simple_websocket", raising=False)
     client = start.client(start(echo, error_log=errors))
     for _ in range(2):
         client.send(f"{HANDSHAKE}\r\n".encode())
         assert client.response()[2] == b"plain"
     assert errors.getvalue().count("pip install 'syncless[websocket]'") == 1
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_library_of_the_application_is_not_told_to_install_another(start, errors, monkeypatch, takes):
+    """It takes the socket, or refuses a client."""
+    monkeypatch.setattr("syncless.http.websocket.find_spec", lambda name: None)
+    monkeypatch.delitem(sys.modules, "simple_websocket", raising=False)
+    if not takes:
+        monkeypatch.setitem(sys.modules, "simple_websocket", sys)
+
+    def app(environ, start_response):
+        if takes:
+            environ["werkzeug.socket"].sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        start_response("403 Forbidden", [])
+        return []
+
+    server = start(app, error_log=errors)
+    for _ in range(2):
+        assert Raw(start, server).status == (101 if takes else 403)
+    assert eventually(lambda: server.census()["active"] == 0)
+    assert errors.getvalue() == ""
 
 
 def test_an_application_may_refuse(start):
