@@ -73,7 +73,7 @@ class Host:
         server.request_slots.use()
         if self.lifespan == "off":
             return
-        lifespan = Lifespan(self.call)
+        lifespan = Lifespan(self.call, server.logs.errors)
         if not await lifespan.startup():
             if self.lifespan == "on":
                 raise ApplicationFailed("the application has no lifespan, and lifespan is on")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from syncless.http.errorlog import warn
+from syncless.http.errorlog import ErrorLog
 from syncless.http.program.loading import ApplicationFailed, own_traceback
 
 VERSIONS = {"version": "3.0", "spec_version": "2.0"}
@@ -17,10 +17,11 @@ class _WrongMessage(RuntimeError):
 
 class Lifespan:
     """Calls the application with a `lifespan` scope. One that raises before it has asked for a message does
-    without."""
+    without. ``errors``: of its server."""
 
-    def __init__(self, application: Any):
+    def __init__(self, application: Any, errors: ErrorLog):
         self._application = application
+        self._errors = errors
         self.state: dict[str, Any] = {}
         """The application's own, for its requests."""
         self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -56,9 +57,9 @@ class Lifespan:
         await asyncio.wait([self._task, stopped], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         if self._failure is not None:
-            warn(f"the application failed at shutdown:\n{self._failure}")
-        elif self._task.done() and not self._task.cancelled() and self._task.exception() is not None:
-            warn(f"the application failed at shutdown:\n{own_traceback(self._task.exception())}")  # type: ignore[arg-type]
+            self._errors.warning(f"the application failed at shutdown:\n{self._failure}")
+        elif self._task.done() and not self._task.cancelled() and (error := self._task.exception()):
+            self._errors.warning(f"the application failed at shutdown:\n{own_traceback(error)}")
         await self._end()
 
     async def _end(self) -> None:

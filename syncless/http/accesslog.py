@@ -15,7 +15,7 @@ from typing import Any
 from syncless._core.calls.threads import run_in_thread
 from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.timeout import Timeout
-from syncless.http.errorlog import LogFile, warn
+from syncless.http.errorlog import ErrorLog, LogFile
 from syncless.http.loglines import AccessLog
 
 FLUSH_SECONDS = 0.5
@@ -169,11 +169,12 @@ def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:
 
 class LogWriter:
     """Writes what an AccessLog holds back, in an OS thread, so that a slow disk or a full pipe stops no
-    request."""
+    request. ``errors``: of the same server."""
 
-    def __init__(self, log: AccessLog, file: LogFile):
+    def __init__(self, log: AccessLog, file: LogFile, errors: ErrorLog):
         self.log = log
         self.file = file
+        self._errors = errors
         self._watched = file.isatty()
         self._failed = False
         self._dropped = 0
@@ -201,9 +202,10 @@ class LogWriter:
         except (OSError, ValueError) as error:
             if not self._failed:
                 self._failed = True
-                warn(f"the access log cannot be written ({error}); its lines are dropped")
+                self._errors.warning(f"the access log cannot be written ({error}); its lines are dropped")
         if self.log.dropped != self._dropped:
-            warn(f"the access log was too slow; {self.log.dropped - self._dropped} lines are dropped")
+            missing = self.log.dropped - self._dropped
+            self._errors.warning(f"the access log was too slow; {missing} lines are dropped")
             self._dropped = self.log.dropped
 
     def _write_block(self, block: bytes, reopen: bool) -> None:

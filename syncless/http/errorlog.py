@@ -328,27 +328,23 @@ def _is_handled() -> bool:
 
 # -- this process -------------------------------------------------------------------------------------
 
-_process_log: ErrorLog | None = None
+_open: list[ErrorLog] = []
 
 
 def use(log: ErrorLog) -> None:
     """Entries that belong to no server of this process go to that log from now on."""
-    global _process_log
-    _process_log = log
+    _open.append(log)
 
 
 def forget(log: ErrorLog) -> None:
-    """They go to stderr, if they go to that log."""
-    global _process_log
-    if _process_log is log:
-        _process_log = None
+    """They go to that log no more."""
+    if log in _open:
+        _open.remove(log)
 
 
 def process_log() -> ErrorLog:
-    """The log of this process: of the server that has been started last, or stderr."""
-    if _process_log is not None:
-        return _process_log
-    return ErrorLog()
+    """The log of this process: of the server that has been started last of those that run, or stderr."""
+    return _open[-1] if _open else ErrorLog()
 
 
 def warn(message: str) -> None:

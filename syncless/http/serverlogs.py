@@ -51,7 +51,7 @@ class Logs:
         self.open_errors()
         if self._access_log:
             file = LogFile(sys.stdout if self._access_log is True else self._access_log, self.owner)
-            self._writer = LogWriter(make_log(self._access_log_format), file)
+            self._writer = LogWriter(make_log(self._access_log_format), file, self.errors)
 
     def open_errors(self) -> None:
         """Opens the error log alone, which becomes the process's. OSError if its file cannot be opened."""

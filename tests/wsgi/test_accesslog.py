@@ -406,6 +406,19 @@ def test_dropped_lines_are_told_with_their_number(start, capfd):
     assert f"the access log was too slow; {requests - written} lines are dropped" in capfd.readouterr().err
 
 
+def test_log_that_cannot_be_written_is_told_in_the_error_log_of_its_server(start):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError("no space left")
+
+    mine, others = io.StringIO(), io.StringIO()
+    server = start(app, access_log=Full(), error_log=mine)
+    start(app, error_log=others)
+    start.client(server).get()
+    assert eventually(lambda: "no space left" in mine.getvalue())
+    assert others.getvalue() == ""
+
+
 def test_memory_for_unwritten_lines_is_bounded():
     log = make_log("%{User-Agent}i")
     long = EnvironRequest({"HTTP_USER_AGENT": "x" * 10_000})
