@@ -505,8 +505,8 @@ cdef class FirstStep:
         return 0
 
     cdef bint is_untouched(self) except -1:
-        """No variable but that of slots_here() is set in its context, nobody has it or the task, and nobody has
-        changed either."""
+        """No variable but that of slots_here() is set in its context, nobody has it or the task, and nobody
+        has changed either."""
         cdef PyObject* context = <PyObject*> self.step.context
         return (
             Py_REFCNT(context) == 2 and PyObject_Size(<object> context) == 1

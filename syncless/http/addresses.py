@@ -58,6 +58,12 @@ def show(address: Any, tls: bool = False) -> str:
     return f"{'https' if tls else 'http'}://{host}:{address[1]}/"
 
 
+def place_of(address: Any) -> tuple[str, str]:
+    """The same as SERVER_NAME and SERVER_PORT; a UNIX socket has no port, and neither may be empty (RFC 3875,
+    4.1.14 and 4.1.15): it is that of the scheme then."""
+    return (address[0], str(address[1])) if isinstance(address, tuple) else ("localhost", "")
+
+
 def systemd_fds() -> list[int]:
     """The descriptors of the sockets that systemd has opened for this process (sd_listen_fds(3)); the
     variables are taken away."""

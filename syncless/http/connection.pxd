@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint8_t
 from syncless._core.loop cimport Loop, Watcher
 from syncless.http.exchange cimport Exchange, Session
 from syncless.http.listener cimport DeadlineNode, Listener
-from syncless.http.request cimport Request
+from syncless.http.request cimport HeadRequest, Request
 from syncless.http.stream cimport Buffers, Stream
 
 cdef enum Phase:
@@ -44,9 +44,9 @@ cdef enum:
 cdef object read_proxy_header(Stream* stream, Buffers buffers, int* outcome)
 cdef int begin_tls(Stream* stream, Buffers buffers, object contexts, bint plain_too) except -2
 
-
+cdef HeadRequest refused_head(Listener listener, Stream* stream, str address, int port, bytes received)
 cdef int write_refusal(
-    Listener listener, Stream* stream, str address, int status, str explanation, Request request
+    Listener listener, Stream* stream, str address, int port, int status, str explanation, Request request
 ) except -1
 
 

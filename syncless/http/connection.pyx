@@ -156,8 +156,17 @@ cdef int begin_tls(Stream* stream, Buffers buffers, object contexts, bint plain_
     return layer.handshake(stream.fd)
 
 
+cdef HeadRequest refused_head(
+    Listener listener, Stream* stream, str address, int port, bytes received
+):
+    """For the log: the bytes of a client that are refused."""
+    return HeadRequest(
+        received, address, "" if port < 0 else str(port), listener.place, secure=stream.layer != NULL,
+        refused=True)
+
+
 cdef int write_refusal(
-    Listener listener, Stream* stream, str address, int status, str explanation, Request request
+    Listener listener, Stream* stream, str address, int port, int status, str explanation, Request request
 ) except -1:
     """Puts it behind what is to be sent, and logs it. `request`: None where the bytes that have come are
     refused."""
@@ -176,9 +185,12 @@ cdef int write_refusal(
     listener.buffers.append(&stream.out, response, len(response))
     if listener.access_log is not None:
         if request is None:
-            request = HeadRequest(received, address, refused=True)
+            request = refused_head(listener, stream, address, port, received)
+        fields = [("Content-Type", "text/plain; charset=utf-8")]
+        if later >= 0:
+            fields.append(("Retry-After", str(later)))
         listener.access_log.log(
-            request, f"{status} {REASONS[status]}", len(body), listener.loop.clock.now, None, None)
+            request, f"{status} {REASONS[status]}", len(body), listener.loop.clock.now, fields, None)
     return 0
 
 
@@ -505,15 +517,17 @@ cdef class Connection(Watcher):
         cdef Exchange exchange = self.exchange
         self.unread = not exchange.body.framing.ended
         write_refusal(
-            self.listener, &self.stream, self.remote_addr, 503, "Too many requests are in progress.",
-            exchange.request)
+            self.listener, &self.stream, self.remote_addr, self.remote_port, 503,
+            "Too many requests are in progress.", exchange.request)
         self.drop_exchange(exchange)
         return self.close_when_sent(loop)
 
     cdef int refuse_rest(self, Loop loop) except -1:
         """The server stops: a part of a head is not waited for. The client gets an answer, and no time to
         send on."""
-        write_refusal(self.listener, &self.stream, self.remote_addr, 503, "The server is stopping.", None)
+        write_refusal(
+            self.listener, &self.stream, self.remote_addr, self.remote_port, 503, "The server is stopping.",
+            None)
         if self.phase != READING:               # closed while Python code ran
             return 0
         consume_inbox(&self.stream, self.listener.buffers, self.stream.inbox.size - self.stream.inbox_start)
@@ -596,7 +610,8 @@ cdef class Connection(Watcher):
 
     cdef int refuse(self, Loop loop, int status, str explanation=None) except -1:
         """Answers what is no request, and closes."""
-        write_refusal(self.listener, &self.stream, self.remote_addr, status, explanation, None)
+        write_refusal(
+            self.listener, &self.stream, self.remote_addr, self.remote_port, status, explanation, None)
         return self.close_when_sent(loop)
 
     cdef int close_when_sent(self, Loop loop) except -1:

@@ -240,11 +240,12 @@ cdef class Listener:
     cdef int recorded_waits             # of each request
     cdef double cancel_seconds          # for each query that is interrupted
     cdef bint request_ids               # each request is given its IDs before it begins
-    cdef Slots slots                    # those of the server; None: requests take none
+    cdef Slots request_slots            # those of the server; None: requests take none
     cdef object context                 # copied for each request: these Slots are the only variable in it
     cdef bint bounds                    # any of these, or a request may be ended before its time
     cdef readonly bint stopping         # every response closes its connection
     # what they share
+    cdef public tuple place             # SERVER_NAME, and SERVER_PORT or ""
     cdef Loop loop
     cdef Deadlines deadlines
     cdef Buffers buffers                # for received bytes and bytes to send

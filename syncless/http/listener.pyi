@@ -58,6 +58,7 @@ class Listener:
     requests: int
     accepted: int
     stopping: bool
+    place: tuple[str, str]
     on_hangup: str
     counters: Counters | None
     quota: Quota | None
@@ -77,7 +78,7 @@ class Listener:
         trusted_fields: Iterable[str] = (),
         on_hangup: str = "continue",
         request_ids: bool = False,
-        slots: Slots | None = None,
+        request_slots: Slots | None = None,
     ) -> None: ...
     def report_slow(self, slow_requests: SlowRequests) -> None:
         """Its requests that take `slow_requests.seconds` are given to that when they end."""

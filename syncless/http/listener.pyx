@@ -570,7 +570,7 @@ cdef class Listener:
     def __init__(
         self, application, limits, AccessLog access_log, error_log, *,
         certificates=None, plain_http=False, trusted=None, proxy_protocol=False, trusted_fields=(),
-        on_hangup=ON_HANGUP[0], request_ids=False, slots=None,
+        on_hangup=ON_HANGUP[0], request_ids=False, request_slots=None,
     ):
         self.application = application
         self.limits = limit_values(limits)
@@ -580,9 +580,10 @@ cdef class Listener:
         self.proxy_protocol = proxy_protocol
         self.on_hangup = on_hangup
         self.request_ids = request_ids
-        self.slots = slots
+        self.place = ("localhost", "")
+        self.request_slots = request_slots
         self.context = Context()
-        self.context.run(use_slots, slots)
+        self.context.run(use_slots, request_slots)
         self.recorded_waits = int(limits.recorded_waits)
         self.cancel_seconds = limits.cancel_seconds
         self.trusted_fields = trusted_fields

@@ -144,11 +144,11 @@ cdef class AccessLog:
 
     def log_line(
         self, Request request not None, str status not None, int64_t body_bytes, int64_t started,
-        exchange=None,
+        exchange=None, headers=None,
     ) -> None:
         """A response of another server in this process; `started`: ns, by the monotonic clock. `exchange`:
         as of log()."""
-        self.log(request, status, body_bytes, started, None, exchange)
+        self.log(request, status, body_bytes, started, headers, exchange)
 
     cdef inline int put_value(self, PyObject* values, PyObject* key) except -1:
         cdef PyObject* value = dict_get(values, key)

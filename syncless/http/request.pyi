@@ -24,7 +24,10 @@ class HeadRequest(Request):
         data: bytes,
         client: str,
         port: str = "",
+        place: tuple[str, str] = ("localhost", ""),
+        *,
         keeps: Callable[[str], bool] | None = None,
+        secure: bool = False,
         refused: bool = False,
     ) -> None: ...
 

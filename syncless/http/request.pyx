@@ -141,11 +141,13 @@ cdef class Request:
 
 
 cdef class HeadRequest(Request):
-    """HeadRequest(data, client, port=""): `data` is a head, which may be cut off. `keeps` says of a field in
-    which a proxy speaks of its client, by its name, whether it counts; none does by default. With `refused`
-    the bytes may be no request: its parts are those of the request line, or else it has an unread line."""
+    """HeadRequest(data, client, port="", place=("localhost", "")): `data` is a head, which may be cut off;
+    `place` is Listener.place. `keeps` says of a field in which a proxy speaks of its client, by its name,
+    whether it counts; none does by default. With `refused` the bytes may be no request: its parts are those
+    of the request line, or else it has an unread line."""
 
-    def __init__(self, bytes data not None, str client not None, str port="", keeps=None, bint refused=False):
+    def __init__(self, bytes data not None, str client not None, str port="",
+            tuple place=("localhost", ""), *, keeps=None, bint secure=False, bint refused=False):
         cdef head_limits limits
         cdef const char* start
         cdef long line
@@ -154,23 +156,29 @@ cdef class HeadRequest(Request):
         data = data[:REFUSED_BYTES] if refused else data
         self.data = data
         self.keeps = keeps
-        self.parts = {ROOT_PATH: "", SCHEME: "http", CLIENT: client, CLIENT_PORT: port}
+        self.parts = {
+            SCHEME: "https" if secure else "http", CLIENT: client, CLIENT_PORT: port,
+            LOCAL_NAME: place[0], LOCAL_PORT: place[1]}
         start = data
         line = scan_line(start, len(data), &limits, &self.found)
         self.found.header_count = 0
         if line <= 0:
-            self.parts = {CLIENT: client, UNREAD_LINE: first_line(data)}
+            self.parts[UNREAD_LINE] = first_line(data)
         elif not refused:
             scan_fields(start, len(data), line, &limits, &self.found)
 
     cdef object part(self, Part part):
         cdef const char* data = self.data
+        if part == LOCAL_PORT and not self.parts[part]:
+            return "443" if self.parts[SCHEME] == "https" else "80"
         if part == HOST:
             return self.get("host", K_HOST)
         if part in self.parts or UNREAD_LINE in self.parts:
             return self.parts.get(part)
         if part == METHOD:
             return data[self.found.method:self.found.method + self.found.method_size].decode("latin-1")
+        if part == ROOT_PATH:
+            return ""
         if part == PATH:
             return decode_path(data + self.found.path, self.found.path_size).decode("latin-1") or "/"
         if part == QUERY:
@@ -201,7 +209,7 @@ cdef class HeadRequest(Request):
             if header.known == HEAD_DROPPED:
                 continue
             name = data[header.name:header.name + header.name_size].lower().decode("latin-1")
-            if name == "proxy" or (is_forwarding(name) and (self.keeps is None or not self.keeps(name))):
+            if is_forwarding(name) and (self.keeps is None or not self.keeps(name)):
                 continue
             value = data[header.value:header.value + header.value_size].decode("latin-1")
             if name in joined:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
 from syncless.http.acceptor import begin_stop, close_connections, close_rest, tell_streams
-from syncless.http.addresses import Bind, parse_bind, show
+from syncless.http.addresses import Bind, parse_bind, place_of, show
 from syncless.http.certificates import Files, TLSSettings, make_certificates
 from syncless.http.errors import ON_HANGUP
 from syncless.http.exchange import Application, Sessions
@@ -262,12 +262,13 @@ class Server:
         return self
 
     def _listener(self, sock: socket, tls: bool) -> Listener:
-        return self.listener_for(
-            self.handler_threads.share(self, self.application_at(sock.getsockname()), tls), tls
-        )
+        address = sock.getsockname()
+        application = self.handler_threads.share(self, self.application_at(address), tls)
+        return self.listener_for(application, address, tls)
 
-    def listener_for(self, application: Application, tls: bool) -> Listener:
-        """A listener in this thread's loop, for a socket whose requests the application answers."""
+    def listener_for(self, application: Application, address: Any, tls: bool) -> Listener:
+        """A listener in this thread's loop, for a socket with this address whose requests the application
+        answers."""
         listener = Listener(
             application,
             self.limits,
@@ -280,8 +281,9 @@ class Server:
             trusted_fields=self.trusted_fields,
             on_hangup=self.on_hangup,
             request_ids=self.request_ids,
-            slots=self.request_slots.slots,
+            request_slots=self.request_slots.slots,
         )
+        listener.place = place_of(address)
         listener.counters = self.counters
         if self.slow_requests is not None:
             listener.report_slow(self.slow_requests)

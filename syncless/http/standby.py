@@ -212,8 +212,9 @@ class StandBy:
         loop = current_loop()
         try:
             for (sock, tls), first in zip(self._sockets, self._sides[0].listeners, strict=True):
-                application = self._server.application_at(sock.getsockname())
-                listener = self._server.listener_for(application, tls)
+                address = sock.getsockname()
+                application = self._server.application_at(address)
+                listener = self._server.listener_for(application, address, tls)
                 if self._some_stay:
                     application.away = True
                     listener.send_away = lambda connection, first=first: self._send_home(connection, first)

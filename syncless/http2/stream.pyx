@@ -32,7 +32,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport WRITE
 from syncless._core.scheduler cimport TIMED_OUT, Scheduler
 from syncless._core.wait.waitqueue cimport someone_waits, wake_all
-from syncless.http.connection cimport Connection, may_linger, write_refusal
+from syncless.http.connection cimport Connection, may_linger, refused_head, write_refusal
 from syncless.http.exchange cimport Application, Exchange, Session, give_back
 from syncless.http.listener cimport (
     DRAIN_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, Listener,
@@ -475,10 +475,13 @@ cdef class RequestStream(Carried):
     cdef int refuse(self, int status, str explanation, bytes text) except -1:
         """Answers a request that no application gets."""
         cdef Frames session = self.session
-        cdef HeadRequest request = HeadRequest(text, session.connection.remote_addr, refused=True)
+        cdef Connection connection = session.connection
+        cdef HeadRequest request = refused_head(
+            session.listener, &self.bytes, connection.remote_addr, connection.remote_port, text)
         request.found.minor = HTTP_2
         write_refusal(
-            session.listener, &self.bytes, session.connection.remote_addr, status, explanation, request)
+            session.listener, &self.bytes, connection.remote_addr, connection.remote_port, status,
+            explanation, request)
         self.send_head()
         return self.end_response()
 
@@ -487,8 +490,8 @@ cdef class RequestStream(Carried):
         cdef Frames session = self.session
         cdef Exchange exchange = self.exchange
         write_refusal(
-            session.listener, &self.bytes, session.connection.remote_addr, 503,
-            "Too many requests are in progress.", exchange.request)
+            session.listener, &self.bytes, session.connection.remote_addr, session.connection.remote_port,
+            503, "Too many requests are in progress.", exchange.request)
         self.exchange = None
         session.running -= 1
         session.listener.http2_streams -= 1

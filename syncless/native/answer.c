@@ -104,6 +104,8 @@ int answer(struct thread *t, struct conn *c, struct call *call, int closes) {
 /* Answers bytes that are no request, or a request that has failed; the connection closes. `data`: the
    received bytes. `ns`: NO_REQUEST, or as for count_request(). */
 void refuse(struct thread *t, struct conn *c, int status, int64_t ns, const char *data, size_t size) {
+    static char type[] = "Content-Type: text/plain; charset=utf-8\r\n";
+    const struct block fields = {.data = type, .size = sizeof type - 1};
     const struct text *body = &t->server->refusals[status];
     c->closing = 1;
     if (ns != NO_REQUEST)
@@ -118,7 +120,7 @@ void refuse(struct thread *t, struct conn *c, int status, int64_t ns, const char
     if (!head_asks_by_head(data, size))
         put(t, body->data, body->size);
     if (t->server->logs)
-        record(t, c, status, ns == NO_REQUEST, body->size, ns > 0 ? ns : 0, 1, data, size);
+        record(t, c, status, ns == NO_REQUEST, body->size, ns > 0 ? ns : 0, 1, data, size, &fields);
 }
 
 /* `ns` < 0: it was not measured. */

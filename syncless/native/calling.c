@@ -68,11 +68,14 @@ static long respond_now(struct thread *t, struct conn *c, struct call *call) {
                  atomic_load_explicit(&t->server->stopping, memory_order_relaxed);
     int64_t size = call->file >= 0 ? call->file_size : (int64_t)call->response.body.size;
     int status = call->response.status = call->response.status ? call->response.status : 200, outcome;
+    struct block fields = {0};
+    tell_fields(t, call, &fields);              /* which sending may give away */
     outcome = answer(t, c, call, closes);
     count_request(t, status, call->began ? clock_ns() - call->began : -1);
     if (t->server->logs)
         record(t, c, status, 0, is_head(call) ? 0 : size, clock_ns() - call->began, closes, call->data,
-               call->size);
+               call->size, &fields);
+    block_free(&fields);
     if (outcome == FAILED) {
         conn_close(t, c, 1);
         return GONE;

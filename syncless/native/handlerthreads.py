@@ -80,8 +80,14 @@ class NativeHandlers:
         if server.proxy_protocol:
             raise ValueError("native handlers cannot be combined with proxy_protocol")
         if self._threads is None:
-            logs = server.logs.access is not None
-            threads = Threads(self.routes, self.thread_count, self.limits, logs=logs)
+            log = server.logs.access
+            threads = Threads(
+                self.routes,
+                self.thread_count,
+                self.limits,
+                logs=log is not None,
+                logs_fields=log is not None and log.wants_headers,
+            )
             self._inbox = Inbox(threads, self._notice, self._fault, self._record)
             self._threads = threads
             self._told: set[tuple[int, str]] = set()
@@ -294,26 +300,31 @@ class NativeHandlers:
         closes: int,
         address: str,
         port: int,
+        place: tuple[str, str],
         body: int,
         ns: int,
         data: bytes,
+        fields: bytes,
     ) -> None:
         server = self._server
         log = server.logs.access
         if log is None:
             return
+        client = address, str(port) if address else "", place
         if refused:
-            request, ended = HeadRequest(data, address, refused=True), None
+            request, ended = HeadRequest(data, *client, refused=True), None
         elif server.trusted is not None and server.trusted(address):
-            request, ended = HeadRequest(data, address, str(port), server.forwarding.keeps), Ended(closes)
+            request, ended = HeadRequest(data, *client, keeps=server.forwarding.keeps), Ended(closes)
             server.forwarding(request)
             if server.forwarding.keeps(REQUEST_START) and (start := request.field(REQUEST_START)) is not None:
                 age = seconds_since(start)
                 ended.queue_seconds = None if age is None else max(0.0, age - ns / 1e9)
         else:
-            request, ended = HeadRequest(data, address, str(port)), Ended(closes)
+            request, ended = HeadRequest(data, *client), Ended(closes)
         reason = f"{status} {REASONS.get(status, '')}"
-        log.log_line(request, reason, body, time.monotonic_ns() - ns, ended)
+        lines = [line.partition(": ") for line in fields.decode("latin-1").split("\r\n")[:-1]]
+        headers = [(name, value) for name, _, value in lines]
+        log.log_line(request, reason, body, time.monotonic_ns() - ns, ended, headers)
 
 
 _lost: list[select.epoll] = []

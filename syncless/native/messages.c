@@ -79,7 +79,7 @@ enum { BLOCK = 65536, HEAD_SHOWN = 8192 };
 #define RECORDS_NS 250000000    /* for which records are held back */
 
 void record(struct thread *t, struct conn *c, int status, int refused, int64_t body, int64_t ns, int closes,
-            const char *data, size_t size) {
+            const char *data, size_t size, const struct block *fields) {
     struct record r;
     if (atomic_load_explicit(&t->server->log_held, memory_order_relaxed) > LOG_HELD) {
         atomic_fetch_add_explicit(&t->counts.dropped, 1, memory_order_relaxed);
@@ -87,13 +87,14 @@ void record(struct thread *t, struct conn *c, int status, int refused, int64_t b
     }
     memset(&r, 0, sizeof r);
     r.size = (uint32_t)(size < HEAD_SHOWN ? size : HEAD_SHOWN);
+    r.fields_size = (uint32_t)(fields->size < HEAD_SHOWN ? fields->size : HEAD_SHOWN);
     r.status = (uint16_t)status;
     r.refused = (uint8_t)refused;
     r.closes = (uint8_t)closes;
     r.address = c->address;
     r.body = body;
     r.ns = ns;
-    if (block_reserve(&t->records, sizeof r + r.size)) {
+    if (block_reserve(&t->records, sizeof r + r.size + r.fields_size)) {
         atomic_fetch_add_explicit(&t->counts.dropped, 1, memory_order_relaxed);
         return;
     }
@@ -101,14 +102,29 @@ void record(struct thread *t, struct conn *c, int status, int refused, int64_t b
         t->records_since = t->now;
     block_append(&t->records, (const char *)&r, sizeof r);
     block_append(&t->records, data, r.size);
+    if (r.fields_size)
+        block_append(&t->records, fields->data, r.fields_size);
     if (t->records.size >= BLOCK)
         send_records(t);
+}
+
+void tell_fields(struct thread *t, const struct call *call, struct block *into) {
+    const syncless_bytes *type = &call->response.type;
+    if (!t->server->logs_fields || block_reserve(into, 16 + type->size + call->fields.size))
+        return;
+    if (type->size) {
+        block_append(into, "Content-Type: ", 14);
+        block_append(into, type->data, type->size);
+        block_append(into, "\r\n", 2);
+    }
+    if (call->fields.size)
+        block_append(into, call->fields.data, call->fields.size);
 }
 
 static int64_t count_records(const struct block *records) {
     struct record one;
     int64_t count = 0;
-    for (size_t at = 0; at < records->size; at += sizeof one + one.size, count++)
+    for (size_t at = 0; at < records->size; at += sizeof one + one.size + one.fields_size, count++)
         memcpy(&one, records->data + at, sizeof one);
     return count;
 }

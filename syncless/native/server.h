@@ -65,9 +65,10 @@ struct inbox {
     struct thread *of;          /* NULL: Python's */
 };
 
-/* A record of the access log as it passes from a thread to Python; the bytes of the head follow it. */
+/* A record of the access log as it passes from a thread to Python. */
 struct record {
     uint32_t size;              /* of the head that follows */
+    uint32_t fields_size;       /* of the fields of the response behind that */
     uint16_t status;
     uint8_t refused, closes;
     struct address address;
@@ -173,6 +174,7 @@ struct steps {                  /* a request that is answered in steps; its head
     int64_t left_at;            /* ns: when it ceased to wait for the body; 0: it waits, or never did */
     int64_t length;             /* of the response, -1: not told */
     int64_t sent;               /* bytes of its body up to now */
+    struct block fields;        /* of the response, for the log */
     int status;
     char wants;                 /* SYNCLESS_READ, WRITE or WAIT */
     char told_end;              /* a step knows of the end of the body */
@@ -258,6 +260,7 @@ struct server {
     struct inbox python;
     _Atomic int64_t log_held;           /* bytes of the access log that Python has not taken yet */
     int logs;                           /* there is an access log */
+    int logs_fields;                    /* which shows fields of responses */
     int64_t bounds[BUCKETS];               /* of the buckets of the latency; see http/listener.pyx */
     int counts_time;                    /* requests are measured */
     _Atomic int stopping;               /* every response closes its connection */
@@ -383,7 +386,10 @@ int64_t time_length(struct server *server, int time);
 
 /* messages.c: the logs */
 void record(struct thread *t, struct conn *c, int status, int refused, int64_t body, int64_t ns,
-            int closes, const char *data, size_t size);
+            int closes, const char *data, size_t size, const struct block *fields);
+/* Appends the fields that a handler has given to its response, if the log shows some. Without memory,
+   none. */
+void tell_fields(struct thread *t, const struct call *call, struct block *into);
 void send_records(struct thread *t);
 /* Sends records that have been held back for long enough. ns until the next ones are, or -1. */
 int64_t records_wait(struct thread *t);

@@ -48,10 +48,12 @@ void drop_steps(struct thread *t, struct conn *c) {
         ns = steps->began ? clock_ns() - steps->began : -1;
         count_request(t, steps->status, ns);
         if (t->server->logs)
-            record(t, c, steps->status, 0, steps->sent, ns, steps->closes, steps->data, steps->size);
+            record(t, c, steps->status, 0, steps->sent, ns, steps->closes, steps->data, steps->size,
+                   &steps->fields);
     }
     if (steps->release)
         steps->release(steps->state);
+    block_free(&steps->fields);
     free(steps);
     c->continued = 0;
     if (c->time == HEAD_TIME || c->time == BODY_TIME || c->time == PAUSE_TIME)
@@ -71,6 +73,7 @@ static int begin_response(struct thread *t, struct steps *steps, struct call *ca
                     atomic_load_explicit(&t->server->stopping, memory_order_relaxed);
     steps->status = status;
     steps->begun = 1;
+    tell_fields(t, call, &steps->fields);
     return put_head(t, call, status, &reply, steps->closes);
 }
 

@@ -89,7 +89,7 @@ cdef extern from "server.h" nogil:
         inbox python
         int64_t log_held
         int64_t bounds[BUCKETS]
-        int logs, counts_time, stopping, draining, closings, abort, quit, eviction_wanted
+        int logs, logs_fields, counts_time, stopping, draining, closings, abort, quit, eviction_wanted
         int64_t connections
         owned_t* owned
         int owned_size

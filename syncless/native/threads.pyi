@@ -17,7 +17,15 @@ class Threads:
     handed_over: int
     drained: bool
     ended: bool
-    def __init__(self, routes: list[Route], count: int, limits_: Limits, *, logs: bool = False) -> None: ...
+    def __init__(
+        self,
+        routes: list[Route],
+        count: int,
+        limits_: Limits,
+        *,
+        logs: bool = False,
+        logs_fields: bool = False,
+    ) -> None: ...
     def give(self, index: int, fd: int, data: bytes = b"") -> None: ...
     def listen(self, fd: int) -> int: ...
     def measure_times(self) -> None: ...

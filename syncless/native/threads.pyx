@@ -88,7 +88,7 @@ cdef int add_new(const server* of, int64_t* collected, Counters counters) except
 
 cdef extern from "server.h" nogil:
     struct record:
-        uint32_t size
+        uint32_t size, fields_size
         uint16_t status
         uint8_t refused, closes
         address address
@@ -115,13 +115,16 @@ cdef enum:
 
 
 cdef class Threads:
-    """Threads(routes, count, limits, logs=False): `routes` as routing.py gives them; not yet running.
-    ``logs``: requests are told for the access log."""
+    """Threads(routes, count, limits, logs=False, logs_fields=False): `routes` as routing.py gives them; not
+    yet running. ``logs``: requests are told for the access log; ``logs_fields``: with the fields of their
+    responses."""
 
     def __cinit__(self):
         self.core.python.event = -1
 
-    def __init__(self, list routes not None, int count, limits_, *, bint logs=False):
+    def __init__(
+        self, list routes not None, int count, limits_, *, bint logs=False, bint logs_fields=False,
+    ):
         cdef int i
         if not 1 <= count <= READERS:
             raise ValueError(f"native_threads must be from 1 to {<int> READERS}, not {count}")
@@ -136,6 +139,7 @@ cdef class Threads:
             self.set_text(&self.core.refusals[code], refusal(code))
         self.set_routes(routes)
         self.core.logs = logs
+        self.core.logs_fields = logs_fields
         self.core.owned_size = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1] & 0x7fffffff, 1 << 20)
         self.core.owned = <owned_t*> calloc(self.core.owned_size, 1)
         self.core.threads = <thread**> calloc(count, sizeof(thread*))
@@ -639,9 +643,11 @@ cdef class Inbox(Watcher):
             memcpy(&one, sent.data + at, sizeof(one))
             at += sizeof(one)
             self.record(
-                one.status, one.refused, one.closes, show(&one.address), one.address.port, one.body, one.ns,
-                PyBytes_FromStringAndSize(sent.data + at, one.size))
-            at += one.size
+                one.status, one.refused, one.closes, show(&one.address), one.address.port,
+                (<Listener> self.listeners[one.address.listener]).place, one.body, one.ns,
+                PyBytes_FromStringAndSize(sent.data + at, one.size),
+                PyBytes_FromStringAndSize(sent.data + at + one.size, one.fields_size))
+            at += one.size + one.fields_size
         return 0
 
     cdef int turn(self, Scheduler loop) except -1:

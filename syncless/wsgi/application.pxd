@@ -58,6 +58,7 @@ cdef class EnvironMaker:
     cdef readonly dict template         # the keys that all requests of a server share
     cdef RequestHeads heads             # where copies of environs are kept
     cdef object forward
+    cdef Py_ssize_t prefix_size         # characters at the begin of each path that are not PATH_INFO's
     cdef char forwarding[256]           # 1: only a trusted peer may send the known name, 2: nobody may
     cdef list last                      # the last value of each known name: clients repeat themselves
     cdef object last_path_raw

@@ -32,6 +32,7 @@ class WSGIApplication(Application):
         forward: Forward | None = None,
         websocket: Callable[[Upgrade, dict[str, Any]], object] | None = None,
         pages: dict[str, Callable[..., Any]] | None = None,
+        prefix: str = "",
     ) -> None: ...
 
 class EnvironMaker:

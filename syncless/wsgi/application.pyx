@@ -2,8 +2,7 @@
 
 Takes the bytes and the offsets that head.c found. Knows nothing of sockets or of what the application does
 with an environ. Strings are latin-1, as PEP 3333 wants; PATH_INFO is percent-decoded once. REQUEST_URI and
-RAW_URI are the path and the query as they came. Fields whose name has an underscore are left out, and
-`Proxy`, which would pass for the proxy settings of CGI programs.
+RAW_URI are the path and the query as they came. The fields that head.c drops are left out.
 
 A request whose head is the same to the last byte as the connection's last one gets the same environ once
 more, if the application cannot notice: see WSGIExchange.reusable(). That is asked once, when the last
@@ -140,8 +139,8 @@ cdef class WSGIExchange(Exchange):
     def __init__(self, Listener listener not None, call):
         Exchange.__init__(self, listener, EnvironRequest())
         self.call = call
-        if listener.slots is not None:
-            self.locals.slots = <PyObject*> listener.slots      # which its context has, too
+        if listener.request_slots is not None:
+            self.locals.slots = <PyObject*> listener.request_slots      # which its context has, too
         self.renew_input()
         self.renew_start()
 
@@ -345,14 +344,16 @@ def _tls_variables(connection) -> dict:
 
 cdef class WSGIApplication(Application):
     """WSGIApplication(call, template, most): `template` is the part of the environ that all requests have. It
-    has no SERVER_PORT where the socket has none: that is the one of the scheme then, and never empty."""
+    has no SERVER_PORT where the socket has none: that is the one of the scheme then, and never empty. All
+    paths begin with the `prefix`, which is SCRIPT_NAME's already, and not a part of PATH_INFO."""
 
     def __init__(self, call, dict template not None, int most=0, *, forward=None, websocket=None,
-            dict pages=None):
+            dict pages=None, str prefix=""):
         Application.__init__(self, most)
         self.call = call
         self.portless = SERVER_PORT not in template
         self.environs = EnvironMaker({SERVER_PORT: "80", **template}, self.heads, forward)
+        self.environs.prefix_size = PyUnicode_GET_LENGTH(prefix)
         self.forward = forward
         self.websocket = websocket
         self.pages = pages
@@ -523,6 +524,8 @@ cdef class EnvironMaker:
             environ[REQUEST_METHOD] = METHODS.get(method, method)
         if found.path_size != 1 or data[found.path] != c"/":
             environ[PATH_INFO] = self.path(data + found.path, found.path_size, found.escaped)
+        if self.prefix_size:
+            environ[PATH_INFO] = environ[PATH_INFO][self.prefix_size:]
         if found.query_size:
             if not same(self.last_query, data + found.query, found.query_size):
                 self.last_query = PyUnicode_DecodeLatin1(data + found.query, found.query_size, NULL)
@@ -569,8 +572,8 @@ cdef class EnvironMaker:
                 key = <object> FIELD_KEYS[known]
             else:
                 key = environ_key(data + header.name, header.name_size)
-                if same(key, "HTTP_PROXY", 10) or (begins(key, FORWARDING_KEY) and not (
-                        trusted and self.forward.keeps(key[5:].lower().replace("_", "-")))):
+                if begins(key, FORWARDING_KEY) and not (
+                        trusted and self.forward.keeps(key[5:].lower().replace("_", "-"))):
                     continue
             size = PyDict_Size(environ)
             before = PyDict_SetDefault(environ, key, text)

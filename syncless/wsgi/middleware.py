@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 class StaticFilesMiddleware:
     """Answers requests for static files, and calls the application for all others."""
 
-    def __init__(self, application: Any, files: StaticFiles):
+    def __init__(self, application: Any, files: StaticFiles, prefix: str = ""):
         self.application = application
         self.files = files
         self.prefixes = files.prefixes
+        self.prefix = prefix
+        """Of the application, not of the files."""
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        if environ["PATH_INFO"].startswith(self.prefixes):
-            answer = self.files.answer(EnvironRequest(environ))
+        path = self.prefix + environ["PATH_INFO"]
+        if path.startswith(self.prefixes):
+            root = environ["SCRIPT_NAME"].removesuffix(self.prefix)
+            answer = self.files.answer(EnvironRequest({**environ, "SCRIPT_NAME": root, "PATH_INFO": path}))
             if answer is not None:
                 start_response(answer.status, answer.headers)
                 return answer.body

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from syncless.http.server import Server
 
@@ -48,26 +48,9 @@ def nothing_here(environ: dict[str, Any], start_response: Callable[..., Any]) ->
     return [body]
 
 
-class Beneath:
-    """A WSGI application that finds its prefix in SCRIPT_NAME and the rest of the path in PATH_INFO."""
+class Behind(NamedTuple):
+    """Stands in a Server for a WSGI application below a path that a proxy has taken away, for its links to
+    itself."""
 
-    def __init__(self, application: Any, prefix: str):
-        self.application = application
-        self.prefix = prefix.encode().decode("latin-1")
-
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        environ["SCRIPT_NAME"] = self.prefix
-        environ["PATH_INFO"] = environ["PATH_INFO"][len(self.prefix) :]
-        return self.application(environ, start_response)  # type: ignore[no-any-return]
-
-
-class Behind:
-    """A WSGI application below a path that a proxy has taken away, for its links to itself."""
-
-    def __init__(self, application: Any, path: str):
-        self.application = application
-        self.path = path.encode().decode("latin-1")
-
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        environ["SCRIPT_NAME"] = self.path + environ["SCRIPT_NAME"]
-        return self.application(environ, start_response)  # type: ignore[no-any-return]
+    application: Any
+    path: str

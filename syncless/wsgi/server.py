@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import syncless
 from syncless.http import server
+from syncless.http.addresses import place_of
 from syncless.http.exchange import Application, MountedApplications, Sessions
 from syncless.tools.imports import when_executed
 from syncless.wsgi.application import WSGIApplication
@@ -15,7 +16,7 @@ from syncless.wsgi.client import client_gone, early_hints
 from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.kinds import Declared, as_served
 from syncless.wsgi.middleware import HooksMiddleware, StaticFilesMiddleware, page
-from syncless.wsgi.mounts import Beneath, Mounts
+from syncless.wsgi.mounts import Behind, Mounts
 from syncless.wsgi.websocket import websocket_offer
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class Server(server.Server):
                 for prefix, one in application.applications.items()
             }
             return Mounts(each)
+        if isinstance(application, Behind):
+            return application._replace(application=Server.around(application.application, before, after))
         if hasattr(application, "with_hooks"):
             return application.with_hooks(before, after)
         return HooksMiddleware(application, before, after)
@@ -115,28 +118,30 @@ class Server(server.Server):
         """Answers requests below a prefix, and remembers up to `most` heads."""
         if hasattr(call, "application_at"):
             return call.application_at(address, self, prefix, most)  # type: ignore[no-any-return]
-        if prefix:
-            call = Beneath(call, prefix)
+        root = ""
+        if isinstance(call, Behind):
+            call, root = call
+        root, prefix = root.encode().decode("latin-1"), prefix.encode().decode("latin-1")
         if self.static is not None:
-            call = StaticFilesMiddleware(call, self.static)
+            call = StaticFilesMiddleware(call, self.static, prefix)
         if self.compression is not None:
             call = importlib.import_module("syncless.wsgi.compress").Compressed(call, self.compression)
         return WSGIApplication(
             call,
-            self._template(address),
+            {**self._template(address), "SCRIPT_NAME": root + prefix},
             most,
             forward=self.forwarding,
             websocket=websocket_offer(self.limits, self.logs.errors),
-            pages=self.pages or None,
+            pages=None if prefix else self.pages or None,
+            prefix=prefix,
         )
 
     def _template(self, address: Any) -> dict[str, Any]:
         """The keys with which every environ of a listener begins (PEP 3333, "environ Variables")."""
-        place = {"SERVER_NAME": "localhost"}
-        if isinstance(address, tuple):
-            place = {"SERVER_NAME": address[0], "SERVER_PORT": str(address[1])}
+        name, port = place_of(address)
         return {
-            **place,
+            "SERVER_NAME": name,
+            **({"SERVER_PORT": port} if port else {}),
             "SERVER_SOFTWARE": f"syncless/{syncless.__version__}",
             "GATEWAY_INTERFACE": "CGI/1.1",
             "SCRIPT_NAME": "",

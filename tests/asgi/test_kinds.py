@@ -2,12 +2,15 @@
 
 import asyncio
 import functools
+import io
 
 import pytest
 
+import syncless
 from syncless.http.program.loading import ApplicationFailed
 from syncless.wsgi import Server
 from tests.asgi.test_http import START, http, saying
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
 
@@ -74,6 +77,85 @@ def test_both_kinds_in_one_server(start):
         assert client.get("/api/x")[2] == b"asgi /api|/api/x"
         assert client.get("/%61pi/x")[2] == b"asgi /api|/api/x"
         assert client.get("/api/old/y")[2] == b"wsgi /api/old|/y"
+
+
+@pytest.mark.parametrize("limit", ["body", "busy"])
+def test_refused_request_is_logged_below_its_mount_and_root_path(start, limit):
+    """As one that the application has answered."""
+    log, end = io.StringIO(), syncless.Event()
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/wait":
+            end.wait()
+        return wsgi(environ, start_response)
+
+    server = start(
+        {"/m\u00e4nner": app, "/": app},
+        root_path="/api",
+        access_log=log,
+        access_log_format="%>s %{SCRIPT_NAME}e|%{PATH_INFO}e %U",
+        body_bytes=10,
+        requests=1,
+        queued=0,
+    )
+    client, waiting = start.client(server), start.client(server)
+    length = 11 if limit == "body" else 0
+    if limit == "busy":
+        waiting.send(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert eventually(lambda: server.census()["active"])
+    for path in ("/m%C3%A4nner/x", "/y"):
+        client = start.client(server)
+        client.send(f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n".encode())
+        assert client.response()[0] == (413 if limit == "body" else 503)
+    assert eventually(lambda: log.getvalue().count("\n") == 2)
+    status = 413 if limit == "body" else 503
+    assert log.getvalue().splitlines() == [
+        rf"{status} /api/m\xc3\xa4nner|/x /api/m%C3%A4nner/x",
+        f"{status} /api|/y /api/y",
+    ]
+    end.set()
+
+
+def test_static_files_lie_beside_mounts_and_behind_a_root_path(start, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "index.html").write_text("index")
+    (tmp_path / "file").write_text("file")
+    server = start({"/old": wsgi, "/": wsgi}, root_path="/api", static={"/old/static": str(tmp_path)})
+    client = start.client(server)
+    assert client.get("/old/static/file")[2] == b"file"
+    assert client.get("/old/static/folder")[1]["location"] == "/api/old/static/folder/"
+    assert client.get("/static/file")[2] == b"wsgi /api|/static/file"
+    assert client.get("/old/file")[2] == b"wsgi /api/old|/file"
+
+
+def test_all_kinds_see_the_same_fields(background, start):
+    """`Proxy` and names with an underscore reach none, nor the log; so do untrusted forwarded fields."""
+
+    async def fields(scope, receive, send):
+        names = sorted({name.decode() for name, _ in scope["headers"]})
+        await send({**START, "headers": []})
+        await send({"type": "http.response.body", "body": ",".join(names).encode()})
+
+    def variables(environ, start_response):
+        names = (key[5:].lower().replace("_", "-") for key in environ if key.startswith("HTTP_"))
+        start_response("200 OK", [])
+        return [",".join(sorted(names)).encode()]
+
+    log = io.StringIO()
+    names = ("Proxy", "X-Own", "X-Under", "X-Forwarded-Odd", "Forwarded")
+    server = start(
+        {"/asgi": fields, "/": variables},
+        lifespan="off",
+        access_log=log,
+        access_log_format=" ".join(f"%{{{name}}}i" for name in names),
+    )
+    client = start.client(server)
+    head = "".join(f"{name.replace('X-Under', 'X_Under')}: 1\r\n" for name in names)
+    for path in ("/", "/asgi"):
+        for proxy in ("Proxy", "PROXY", "pRoXy"):
+            assert client.get(path, head.replace("Proxy", proxy, 1))[2] == b"host,x-own"
+    assert eventually(lambda: log.getvalue().count("\n") == 6)
+    assert log.getvalue() == "- 1 - - -\n" * 6
 
 
 def test_nothing_is_mounted_there(start):

@@ -49,6 +49,14 @@ int underscore(syncless_request *request, syncless_response *response) {
     return syncless_respond(response, 200, "text/plain", value.data, value.size);
 }
 
+/* The number of fields with these names that it finds. */
+int hidden(syncless_request *request, syncless_response *response) {
+    syncless_bytes value;
+    int found = syncless_field(request, "proxy", &value) + syncless_field(request, "Proxy", &value) +
+                syncless_field(request, "x_under", &value);
+    return syncless_append_format(response, "%d", found);
+}
+
 static int put(syncless_response *response, const char *name, syncless_bytes value) {
     return syncless_append_format(response, "%s=%.*s\n", name, (int)value.size, value.data);
 }

@@ -83,6 +83,52 @@ def test_access_log_shows_the_fields_that_an_application_would_see(served, route
     assert line == f"a.example a.example c=1; d=2 e,f - - {ending}\n"
 
 
+def test_handler_sees_the_fields_that_an_application_would_see(served):
+    client = served.client(served({"/": "hidden"}))
+    assert client.get("/", "Proxy: a\r\nX_Under: b\r\n")[2] == b"0"
+
+
+PLACES = "%v %p %{SERVER_NAME}e %{REMOTE_PORT}e %{Content-Type}o %{X-Steps}o %{x-pid}o"
+
+
+@pytest.mark.parametrize("path", ["/echo", "/steps?1&size=1", "/process", "/fails", "BAD"])
+@pytest.mark.parametrize("unix", [False, True])
+def test_access_log_shows_place_and_response_as_for_an_application(served, tmp_path, path, unix):
+    """The python ones by the same server, whose routes are others."""
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/fails":
+            raise ValueError("meant by the test")
+        type = {"/echo": "application/octet-stream", "/process": "text/plain"}.get(environ["PATH_INFO"])
+        more = {"/steps": [("X-Steps", "yes")], "/process": [("X-Pid", str(os.getpid()))]}
+        headers = [("Content-Type", type)] if type else []
+        start_response("200 OK", headers + more.get(environ["PATH_INFO"], []))
+        return [b""]
+
+    lines = []
+    names = {"/steps": "steps", "/process": "process"}
+    for routes in (ROUTES | names, {"/elsewhere": "hello"}):
+        log = io.StringIO()
+        place = {"bind": f"unix:{tmp_path}/{len(lines)}"} if unix else {}
+        server = served(
+            routes, app, access_log=log, access_log_format=PLACES, error_log=io.StringIO(), **place
+        )
+        client = served.client(server)
+        client.send(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode() if path != "BAD" else b"BAD\r\n\r\n")
+        assert client.response()
+        assert eventually(lambda log=log: log.getvalue().endswith("\n"))
+        lines.append(log.getvalue())
+        own = ("localhost", "80") if unix else ("127.0.0.1", str(server.port))
+        mine = "-" if unix else client.sock.getsockname()[1]
+        assert lines[-1].startswith(f"{own[0]} {own[1]} {own[0]} {mine} "), lines
+    assert lines[0].split()[4:] == lines[1].split()[4:]
+    assert lines[0].split()[4:] == {
+        "/echo": ["application/octet-stream", "-", "-"],
+        "/steps?1&size=1": ["-", "yes", "-"],
+        "/process": ["text/plain", "-", str(os.getpid())],
+    }.get(path, ["text/plain;", "charset=utf-8", "-", "-"])
+
+
 @pytest.mark.parametrize("routes", [ROUTES, {"/elsewhere": "hello"}], ids=["native", "python"])
 @pytest.mark.parametrize("trusted", [True, False])
 def test_access_log_tells_how_long_a_proxy_has_kept_a_request(served, routes, trusted):

@@ -123,6 +123,7 @@ def test_two_servers_have_slots_of_their_own(first, second, of_first, of_second)
         with Server(app, port=0, request_slots={second!r}) as other:
             assert asked(other) == {of_second!r}
             if {first!r} == "keep": assert asked(one) == {of_first!r}
+            else: assert len({{*asked(one), *{of_first!r}, *{of_second!r}}}) == 5
             mine = set(ended)
         if {second!r} == "keep": assert len(set(ended) - mine) == 1     # of the other one
         if {first!r} == "keep": assert asked(one) == {of_first!r}

@@ -184,6 +184,11 @@ int head_asks_by_head(const char *data, size_t size) {
     return size >= 5 && !memcmp(data, "HEAD ", 5);
 }
 
+/* Whether a field with this name never reaches an application, whatever its kind, nor a log. */
+static int is_dropped(const char *name, size_t size) {
+    return memchr(name, '_', size) || (size == 5 && same_name(name, "proxy", 5));
+}
+
 long head_scan_fields(const char *data, size_t size, long line, const struct head_limits *limits,
                       struct head *head) {
     const char *p = data + line, *end = data + size, *name, *colon, *value, *stop;
@@ -243,7 +248,7 @@ long head_scan_fields(const char *data, size_t size, long line, const struct hea
             n = framing_header(value, stop - value, header->known, head, &seen);
             if (n)
                 return n;
-        } else if (header->known == HEAD_UNKNOWN && memchr(name, '_', header->name_size)) {
+        } else if (header->known == HEAD_UNKNOWN && is_dropped(name, header->name_size)) {
             header->known = HEAD_DROPPED;
         }
     }

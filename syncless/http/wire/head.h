@@ -25,7 +25,8 @@ struct head_header {
 };
 
 #define HEAD_UNKNOWN 0xFFFF
-/* Not for the application: the name has an underscore and would pass for another as a CGI variable. */
+/* Not for the application: as a CGI variable a name with an underscore would pass for another one, and
+   `Proxy` for the proxy settings of programs. */
 #define HEAD_DROPPED 0xFFFE
 
 struct head {

@@ -109,7 +109,7 @@ static inline int syncless_parameter(const syncless_request *request, const char
 
 /* The value of the first header field of that name, whatever its case. Host is that of an absolute target.
    Names with `_` are not found, as in the environ of an application: a proxy may take them for the same with
-   `-`. */
+   `-`; nor is `Proxy`. */
 static inline int syncless_field(const syncless_request *request, const char *name, syncless_bytes *found) {
     return request->calls->field(request, name, strlen(name), found);
 }
