@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.cpython.functions import original_of
+from syncless._core.cpython.tracing import begin_call, end_call
 from syncless._core.current import directly
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event, Semaphore
@@ -231,10 +232,12 @@ class ThreadPool:
         while (job := self._next(waker)) is not None:
             if not job.abandoned:
                 _sigmask(_signal.SIG_SETMASK, job.mask)
+                begin_call()
                 try:
                     job.value = job.context.run(job.function, *job.args, **job.kwargs)
                 except BaseException as error:
                     job.error = error
+                end_call()
                 _sigmask(_signal.SIG_BLOCK, HELD_BACK)
             job.done.set()
             if job.place is not None:
