@@ -191,7 +191,7 @@ cdef class BaseTasklet(Runnable):
     cdef Locals locals              # its values in threading.local
     # owned, or NULL: while it does not run, what debuggers have set for it, as for a thread
     cdef Settings* settings
-    cdef bint sets_own              # it begins with nothing of that: it is a threading.Thread, which asks itself
+    cdef bint sets_own              # it begins with nothing of that: a threading.Thread asks itself
     # called with True before others run in its place, with False when it goes on; or None
     cdef object switch_hook
     cdef uint64_t serial            # unique in the process

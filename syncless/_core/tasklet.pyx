@@ -25,7 +25,7 @@ from syncless._core.cpython.threadlocal cimport (
     Slots, end_locals, separate, slot_of, slots_here, start_locals,
 )
 from syncless._core.cpython.tracing cimport (
-    begin_settings, change_settings, drop_settings, has_settings, hooks_known, names_of_threading, settings_of,
+    begin_settings, change_settings, drop_settings, has_settings, hooks_known, names_of_threading,
 )
 from syncless._core.current cimport wait_in
 from syncless._core.loop cimport Loop

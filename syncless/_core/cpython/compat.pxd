@@ -127,6 +127,7 @@ cdef extern from *:
     void put_back "syncless_put_back" (PyObject** raised) noexcept
     int place_in "syncless_place_in" (PyObject* frame) noexcept
     int line_at "syncless_line_at" (PyObject* code, int place) noexcept
-    void set_asyncgen_hooks "syncless_set_asyncgen_hooks" (PyObject* first, PyObject* last, int depth) noexcept
+    void set_asyncgen_hooks "syncless_set_asyncgen_hooks" (
+        PyObject* first, PyObject* last, int depth) noexcept
     bint in_main_interpreter "syncless_in_main_interpreter" () noexcept
     uint64_t dict_version "syncless_dict_version" (object mapping) noexcept

@@ -112,7 +112,8 @@ cdef extern from *:
     static inline void syncless_pause_tracing(PyThreadState *state, int step) {
         state->tracing += step;
     #if PY_VERSION_HEX < 0x030C0000
-        state->cframe->use_tracing = !state->tracing && (state->c_tracefunc || state->c_profilefunc) ? 255 : 0;
+        int traced = !state->tracing && (state->c_tracefunc || state->c_profilefunc);
+        state->cframe->use_tracing = traced ? 255 : 0;
     #endif
     }
     static PyObject *syncless_call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {

@@ -45,8 +45,8 @@ cdef void free_settings(Settings** held) noexcept
 cdef object settings_of(Settings* held, bint profile)
 cdef int change_settings(Settings** held, bint profile, object function) except -1
 
-# the names of the module threading; `hooks_known` is another number than dict_version(names_of_threading) if a
-# new tasklet may begin with something
+# the names of the module threading; `hooks_known` is another number than their dict_version() if a new
+# tasklet may begin with something
 cdef dict names_of_threading
 cdef uint64_t hooks_known
 cdef int begin_settings(bint bare, uint64_t version) except -1

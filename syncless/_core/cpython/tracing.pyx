@@ -38,7 +38,8 @@ cdef extern from *:
     /* Before 3.12 a flag on the C stack says whether anything is traced. */
     static void syncless_renew_flag(PyThreadState *state) {
     #if PY_VERSION_HEX < 0x030C0000
-        state->cframe->use_tracing = !state->tracing && (state->c_tracefunc || state->c_profilefunc) ? 255 : 0;
+        int traced = !state->tracing && (state->c_tracefunc || state->c_profilefunc);
+        state->cframe->use_tracing = traced ? 255 : 0;
     #endif
     }
 
@@ -299,6 +300,7 @@ def begin_call() -> None:
 
 
 def end_call() -> None:
+    """Nothing is set in this OS thread from now on."""
     cdef Settings* nothing = NULL
     drop_settings(&nothing)
 
