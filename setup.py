@@ -49,6 +49,7 @@ NATIVE = {
     "syncless._core.threadloop": [],  # which loop a thread has
     "syncless._core.current": [],  # actions of a running tasklet
     "syncless._core.cpython.counting": [],  # being called before each bytecode
+    "syncless._core.cpython.tracing": [],  # trace and profile functions per tasklet
     "syncless._core.bytecodes": [],  # how many a turn may have
     "syncless._core.tasklet": [],  # the life of a tasklet
     "syncless._core.handling": [],  # handlers of signals, on top of the main tasklet

@@ -5,8 +5,10 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.cpython.chunkcache cimport Mark
+from syncless._core.cpython.compat cimport PyThreadState
 from syncless._core.cpython.greenlet cimport PyGreenlet, Step
 from syncless._core.cpython.threadlocal cimport Locals
+from syncless._core.cpython.tracing cimport Settings
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.timers cimport Timer, TimerHeap
 
@@ -187,6 +189,9 @@ cdef class BaseTasklet(Runnable):
     # wake() has let it go on from its present or last wait; it may have been killed since
     cdef bint handed_over
     cdef Locals locals              # its values in threading.local
+    # owned, or NULL: while it does not run, what debuggers have set for it, as for a thread
+    cdef Settings* settings
+    cdef bint sets_own              # it begins with nothing of that: a threading.Thread asks itself
     # called with True before others run in its place, with False when it goes on; or None
     cdef object switch_hook
     cdef uint64_t serial            # unique in the process
@@ -284,6 +289,7 @@ cdef class StandIn(BaseTasklet):
 
 
 cdef class Scheduler:
+    cdef PyThreadState* thread_state    # which outlives it
     cdef ReadyQueue ready           # Runnables whose turn comes
     cdef PollClock clock            # when the loop must look for events again
     cdef bint polling               # asleep, with the GIL released

@@ -49,6 +49,9 @@ from syncless._core.cpython.greenlet cimport (
     switch_further_down,
 )
 from syncless._core.cpython.threadlocal cimport drop_locals, exchange_locals
+from syncless._core.cpython.tracing cimport (
+    PyThreadState_Get, free_settings, has_settings, put_aside, put_back,
+)
 from syncless._core.linked cimport Node, append, remove
 from syncless._core.timers cimport TimerHeap, timer_init
 
@@ -368,6 +371,7 @@ cdef class BaseTasklet(Runnable):
             self.loop.release(self)
         Py_XDECREF(<PyObject*> self.carrier)
         drop_locals(&self.locals)
+        free_settings(&self.settings)
 
     cdef int end_with_thread(self, Scheduler loop) except -1:
         """Its thread has ended, and it never runs again."""
@@ -405,6 +409,7 @@ cdef class Scheduler:
 
     cdef int begin(self) except -1:
         """In the greenlet that is the thread's main one."""
+        self.thread_state = PyThreadState_Get()
         self.carriers.begin(self, <Step> step, <Step> step_failed)
         polled(&self.clock, monotonic_ns())
         return 0
@@ -521,12 +526,18 @@ cdef class Scheduler:
         """Others are going to run in its place."""
         self.still = tasklet
         try:
+            if has_settings(self.thread_state):
+                put_aside(&tasklet.settings)        # first, and back last: hooks and observers are not traced
             if tasklet.switch_hook is not None:
                 tasklet.switch_hook(True)
             if self.observers is not None:
                 self.observers.stops(tasklet)
             if tasklet.locals.own:
                 exchange_locals(&tasklet.locals)
+        except BaseException:
+            if tasklet.settings != NULL:
+                put_back(&tasklet.settings)
+            raise
         finally:
             self.still = None
         return 0
@@ -540,6 +551,8 @@ cdef class Scheduler:
                 tasklet.switch_hook(False)
         finally:
             self.still = None
+            if tasklet.settings != NULL:
+                put_back(&tasklet.settings)
         return 0
 
     cdef int raise_pending(self, BaseTasklet tasklet) except -1:
@@ -676,7 +689,8 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
         carrier = self._next_carrier(tasklet)
         while carrier != NULL:
             tasklet.carrier = PyGreenlet_GetCurrent()
-            if tasklet.locals.own or tasklet.switch_hook is not None or self.observers is not None:
+            if (tasklet.locals.own or tasklet.switch_hook is not None or self.observers is not None
+                    or has_settings(self.thread_state)):
                 self.current = None                 # nothing that these call waits: a signal may come in them
                 self._stops(tasklet)
             if DEBUG_BUILD:
@@ -693,7 +707,7 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
             if tasklet.recorder is not None:
                 tasklet.recorder.queued_ns += max(
                     <int64_t> 0, self.clock.now - max(tasklet.ready_since, tasklet.since))
-            if tasklet.locals.own or tasklet.switch_hook is not None:
+            if tasklet.locals.own or tasklet.switch_hook is not None or tasklet.settings != NULL:
                 self.current = None
                 self._goes_on(tasklet)
             break

@@ -19,9 +19,14 @@ from libc.stdint cimport int64_t
 from syncless._core cimport scheduler
 from syncless._core.callbacks cimport drop_callback, with_callback
 from syncless._core.clock cimport deadline_after, monotonic_ns
-from syncless._core.cpython.compat cimport raised
+from syncless._core.cpython.compat cimport dict_version, raised
 from syncless._core.cpython cimport threadlocal
-from syncless._core.cpython.threadlocal cimport Slots, end_locals, slot_of, slots_here, start_locals
+from syncless._core.cpython.threadlocal cimport (
+    Slots, end_locals, separate, slot_of, slots_here, start_locals,
+)
+from syncless._core.cpython.tracing cimport (
+    begin_settings, change_settings, drop_settings, has_settings, hooks_known, names_of_threading,
+)
 from syncless._core.current cimport wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport (
@@ -107,9 +112,12 @@ cdef class Tasklet(BaseTasklet):
         loop.current = self
         self.state = RUNNING
         self.switches += 1
+        if dict_version(names_of_threading) != hooks_known:
+            begin_traced(self)
         if loop.observers is not None:
             loop.observers.begins(self)
-        start_locals(&self.locals)
+        if separate:
+            start_locals(&self.locals)
         PyContext_Enter(self.context)
         returned = self.execute(loop) if self.pending is None else raise_first(self)
         if returned == <PyObject*> None:
@@ -118,8 +126,11 @@ cdef class Tasklet(BaseTasklet):
             keep_outcome(self, returned)
         if self.function is not None and self._exception is None:
             self.function, self.args, self.kwargs = Tasklet, None, None     # whose finalisers may wait here
+        if has_settings(loop.thread_state):
+            drop_settings(&self.settings)
         PyContext_Exit(self.context)
-        end_locals(&self.locals)
+        if self.locals.own:
+            end_locals(&self.locals)
         loop.current = None
         if loop.observers is not None:
             loop.observers.stops(self)
@@ -383,6 +394,15 @@ cdef int as_tasklet(Scheduler loop, object function, tuple args) except -1:
     return one.run_inline(loop)
 
 
+cdef int begin_traced(Tasklet one) except -1:
+    """Sets what threading.settrace() and setprofile() say, or finds that they say nothing."""
+    try:
+        begin_settings(one.sets_own, dict_version(names_of_threading))
+    except BaseException as error:              # of an audit hook
+        tell_uncaught(one, error)
+    return 0
+
+
 cdef int keep_outcome(Tasklet one, PyObject* returned) except -1:
     """Keeps its return value, or the exception that is set."""
     if returned == NULL:
@@ -456,6 +476,18 @@ def in_slot(Tasklet tasklet not None) -> Tasklet:
     return tasklet
 
 
+def as_thread(Tasklet tasklet not None) -> Tasklet:
+    """The tasklet, which has not begun, asks threading.settrace() and setprofile() itself, or begins without
+    them, as threads do."""
+    tasklet.sets_own = True
+    return tasklet
+
+
+def set_in(Tasklet tasklet not None, bint profile, function) -> None:
+    """sys.settrace(function), or setprofile(), in a tasklet that has begun and does not run."""
+    change_settings(&tasklet.settings, profile, function)
+
+
 def at_end_of_slot(function) -> bool:
     """Calls function() when the slot of the running tasklet ends. Returns whether it has one."""
     slot = slot_of(&get_loop().current.locals)
@@ -488,6 +520,7 @@ cdef int become_main(Loop loop, Tasklet main) except -1:
         main.switches = before.switches
         main.cpu = before.cpu
         main.locals = before.locals
+        main.settings, before.settings = before.settings, NULL
         main.switch_hook = before.switch_hook
         main.callbacks = before.callbacks
         loop.release(before)

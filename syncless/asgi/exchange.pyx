@@ -21,11 +21,13 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.object cimport PyObject
 
 from syncless._core.clock cimport NEVER
+from syncless._core.cpython.tracing cimport functions_now, is_traced
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport PARKED, RUNNING, BaseTasklet
 from syncless._core.threadloop cimport get_loop
 from syncless.asgi.operations cimport BodyMessages, Conversation, Operations
 from syncless.asyncio.callbacks cimport Callbacks, FirstStep
+from syncless.asyncio.dispatcher cimport take_functions_back
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.request cimport (
@@ -196,6 +198,7 @@ cdef class ASGIExchange(Conversation):
     cdef int answer(self) except -1:
         """Calls the application and waits for its response."""
         cdef bint waited = False
+        cdef PyObject* before = functions_now() if is_traced(self.loop.thread_state) else NULL
         if Py_REFCNT(<PyObject*> self.receive) > 1 or Py_REFCNT(<PyObject*> self.send) > 1:
             self.renew()                            # somebody keeps the last request's
         self.operations.request = self
@@ -207,6 +210,8 @@ cdef class ASGIExchange(Conversation):
             self.switch_hook = None
             self.dispatcher.leave()
         if self.task is not None and not self.task.done():
+            if is_traced(self.loop.thread_state) and functions_now() != before:
+                take_functions_back(self.task, None)
             if self.listener.loop.orphan is self:
                 raise RuntimeError("the child of a fork cannot await: its asyncio loop runs in the parent")
             try:

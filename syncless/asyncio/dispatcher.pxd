@@ -4,6 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from syncless._core.cpython.threadlocal cimport KeptLocals
+from syncless._core.cpython.tracing cimport KeptFunctions
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet
@@ -60,6 +61,7 @@ cdef class Runner(Tasklet):
     cdef Handle handle              # the one that it calls
     cdef readonly object task       # the current task while others run in its place
     cdef KeptLocals kept            # whose values in threading.local are lent to it, or None
+    cdef KeptFunctions functions    # trace and profile functions that are lent to it, or None
     cdef object site                # the line of the program that waits, if that is to be told
     cdef dict waits                 # site -> task, and seconds for which it has waited there; or None
     cdef int forks                  # of the process, when it was made
@@ -88,6 +90,7 @@ cdef class Dispatcher(Calls):
 
     cdef int call_next(self) except -1
     cdef int run_round(self, Runner me) except -1
+    cdef int trace_as_host(self) except -1
     cdef int call_and_watch(self, Runner me, Handle handle) except -1
     cdef int tell_of(self, Runner me) except -1
     cdef int failed(self, Handle handle, object error) except -1
@@ -103,4 +106,6 @@ cdef class Dispatcher(Calls):
 
 cdef KeptLocals lend_locals(Calls dispatcher, object task)
 cdef int take_locals_back(Calls dispatcher, object task, KeptLocals lent) except -1
+cdef KeptFunctions lend_functions(object task)
+cdef int take_functions_back(object task, KeptFunctions lent) except -1
 cdef int keep_for(object task, KeptLocals kept) except -1

@@ -26,7 +26,7 @@ step as soon as there are any, and lent to the one that makes the next. Price: a
 tells that there are none. Guarded by tests/patches/test_task_locals.py.
 """
 
-from asyncio import Future, current_task, events, format_helpers
+from asyncio import Future, constants, current_task, events, format_helpers
 import sys
 
 from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit, PyContext_New
@@ -39,6 +39,9 @@ from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.compat cimport raised, set_asyncgen_hooks
 from syncless._core.cpython.threadlocal cimport (
     KeptLocals, exchange_kept, keep_locals, kept_count, locals_used,
+)
+from syncless._core.cpython.tracing cimport (
+    UNKNOWN_HOOKS, KeptFunctions, begin_settings, begin_with, functions_now, is_traced, kept_functions,
 )
 from syncless._core.linked cimport Node, append as list_append, remove as list_remove
 from syncless._core.loop cimport Loop
@@ -58,6 +61,7 @@ cdef extern from "Python.h":
     # NULL: an exception is set
     PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
 
+cdef int ORIGIN_DEPTH = constants.DEBUG_STACK_DEPTH
 cdef double LATEST = 9e9            # s; timers beyond it would not fit into 64 bits of nanoseconds
 
 cdef object call_site = format_helpers.extract_stack
@@ -261,7 +265,7 @@ cdef class Runner(Tasklet):
         return <PyObject*> None
 
     cdef int finish(self, Scheduler engine) except -1:
-        self.switch_hook = self.thread = self.kept = None
+        self.switch_hook = self.thread = self.kept = self.functions = None
         Tasklet.finish(self, engine)
         self.dispatcher.spare = self
         return 0
@@ -345,8 +349,11 @@ cdef class Dispatcher(Calls):
         Nothing is held on to across a call, which may park: another runner goes on meanwhile.
         """
         cdef Handle handle
+        cdef PyObject* before
         if self.runner is not me or self.engine is None:
             return 0                                # the loop was stopped meanwhile
+        if self.host.settings != NULL:
+            begin_with(self.host.settings)
         self.enter(None)
         me.switch_hook = me
         if self.batch == 0:
@@ -363,10 +370,18 @@ cdef class Dispatcher(Calls):
                 me.handle = handle
                 if kept_count and me.locals.own:
                     me.kept = lend_locals(self, task_of(handle))
+                before = functions_now() if is_traced(me.loop.thread_state) else NULL
+                if kept_functions:
+                    me.functions = lend_functions(task_of(handle))
                 if self.debug:
                     self.call_and_watch(me, handle)
                 else:
                     self.call(handle)
+                if me.functions is not None or (
+                        is_traced(me.loop.thread_state) and functions_now() != before):
+                    take_functions_back(task_of(handle), me.functions)
+                    me.functions = None
+                    self.trace_as_host()
                 if me.forks != forks:
                     return self.end_child(handle)
                 if me.pending is not None:
@@ -392,6 +407,15 @@ cdef class Dispatcher(Calls):
             return self.end_run(None)
         if self.count:
             return self.call_next()
+        return 0
+
+    cdef int trace_as_host(self) except -1:
+        """The next callback begins as a new thread, or with the functions of the tasklet that runs the
+        loop."""
+        if not is_traced(get_loop().thread_state):
+            begin_settings(False, UNKNOWN_HOOKS)
+            if self.host is not None and self.host.settings != NULL:
+                begin_with(self.host.settings)
         return 0
 
     cdef int call(self, Handle handle) except -1:
@@ -468,12 +492,13 @@ cdef class Dispatcher(Calls):
         note_running(self.loop)
         if task is not None:
             swap_task(self.loop, task)
-        set_asyncgen_hooks(<PyObject*> self.first_hook, <PyObject*> self.last_hook)
+        set_asyncgen_hooks(
+            <PyObject*> self.first_hook, <PyObject*> self.last_hook, ORIGIN_DEPTH if self.debug else 0)
         return 0
 
     cdef int leave(self) except -1:
         """Takes the notes away. No task is the current one."""
-        set_asyncgen_hooks(NULL, NULL)
+        set_asyncgen_hooks(NULL, NULL, 0)
         note_running(None)
         return 0
 
@@ -581,4 +606,30 @@ cdef int take_locals_back(Calls dispatcher, object task, KeptLocals lent) except
 cdef int keep_for(object task, KeptLocals kept) except -1:
     """The task has these values while no step of it is made."""
     setattr(task, PLACE, None if task.done() else kept)
+    return 0
+
+
+# -- trace and profile functions of tasks --------------------------------------------------------------------
+#
+# A debugger that is called in one step of a task, and steps over an `await`, follows the task, and no other.
+
+cdef str FUNCTIONS = "_syncless_functions"
+
+
+cdef KeptFunctions lend_functions(object task):
+    """A step of the task is made: its functions, if it has any of its own, are set until
+    take_functions_back()."""
+    cdef KeptFunctions kept = None if task is None else getattr(task, FUNCTIONS, None)
+    if kept is not None:
+        kept.exchange()
+    return kept
+
+
+cdef int take_functions_back(object task, KeptFunctions lent) except -1:
+    """The callback has returned and has set functions, or they were lent."""
+    if lent is None:
+        lent = KeptFunctions()
+    lent.exchange()
+    if task is not None:
+        setattr(task, FUNCTIONS, None if lent.is_empty() or task.done() else lent)
     return 0

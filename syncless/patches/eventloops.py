@@ -38,8 +38,7 @@ at_fork(in_child=_after_fork_in_child)
 
 
 class _Running:
-    """Takes away the notes of a tasklet's loop and its task, and its hooks for asynchronous generators, while
-    others run.
+    """Takes away the notes of a tasklet's loop and its task while others run.
 
     The child of a fork runs no loop of its parent, so the note is not restored there.
     """
@@ -48,13 +47,10 @@ class _Running:
         self.loop = loop
         self.note = note
         self.task: Any = None
-        self.hooks: Any = (None, None)
         self.forks = _forks
 
     def __call__(self, leaving: bool) -> None:
         if leaving:
-            self.hooks = sys.get_asyncgen_hooks()
-            sys.set_asyncgen_hooks(None, None)
             if _TASK_OF_THREAD:
                 self.task = swap_current_task(self.loop, None)
             self.note(None)
@@ -63,7 +59,6 @@ class _Running:
             if self.task is not None:
                 swap_current_task(self.loop, self.task)
                 self.task = None
-            sys.set_asyncgen_hooks(*self.hooks)
 
 
 def _note_per_tasklet(patcher: Patcher, events: Any) -> None:

@@ -25,7 +25,7 @@ from syncless._core.cpython.functions import original_of
 from syncless._core.cpython.threadlocal import separate_thread_locals
 from syncless._core.current import current, may_park, uninterrupted
 from syncless._core.handling import is_main_thread
-from syncless._core.tasklet import Tasklet, at_end_of_slot, spawn
+from syncless._core.tasklet import Tasklet, as_thread, at_end_of_slot, set_in, spawn
 from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches import anyio
@@ -183,7 +183,7 @@ def start_new_thread(
     if waits_in_c(function):
         return int(_start_os_thread(function, args, kwargs or {}))
     no_variables = Context()  # as in a new OS thread
-    tasklet = no_variables.run(spawn, _body, function, args, kwargs or {})
+    tasklet = as_thread(no_variables.run(spawn, _body, function, args, kwargs or {}))
     if not running:
         _preemption.start()
     running.add(tasklet)
@@ -341,6 +341,31 @@ def dummy_init(self: Any, *args: Any) -> None:
             tasklet.add_done_callback(lambda _: forget())
 
 
+_set_everywhere: dict[bool, Any] = {
+    False: original_of(getattr(sys, "_settraceallthreads", None)),
+    True: original_of(getattr(sys, "_setprofileallthreads", None)),
+}
+"""By whether it is the profile function: the interpreter's own (Python 3.12)."""
+
+
+def _set_in_all(profile: bool, function: Any) -> None:
+    _set_everywhere[profile](function)
+    for loop in all_loops():
+        for tasklet in loop.tasklets():
+            if tasklet.status in ("waiting", "ready"):
+                set_in(tasklet, profile, function)
+
+
+def set_trace_in_all_threads(function: Any, /) -> None:
+    """sys._settraceallthreads, for threading.settrace_all_threads()."""
+    _set_in_all(False, function)
+
+
+def set_profile_in_all_threads(function: Any, /) -> None:
+    """sys._setprofileallthreads, for threading.setprofile_all_threads()."""
+    _set_in_all(True, function)
+
+
 def _renew_conditions() -> None:
     """Rebinds the methods of its lock that each Condition has kept: the old ones know OS threads only."""
     for made in instances_of(_condition):
@@ -383,6 +408,8 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(_thread, "start_joinable_thread", start_joinable_thread, "starts an OS thread")
     patcher.rebind(_thread, "_ThreadHandle", ThreadHandle, "waits for the end of an OS thread")
     patcher.rebind(_thread, "_shutdown", shutdown, "does not know of threads that are tasklets")
+    patcher.rebind(sys, "_settraceallthreads", set_trace_in_all_threads, "sees the running tasklet only")
+    patcher.rebind(sys, "_setprofileallthreads", set_profile_in_all_threads, "sees the running tasklet only")
     _members(patcher, _condition, CONDITION, "takes the long way through Python")
     semaphores = (class_of(threading, name) for name in ("Semaphore", "BoundedSemaphore"))
     for owner in (_module_lock, *semaphores):

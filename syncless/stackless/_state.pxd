@@ -23,4 +23,7 @@ cdef class StatefulTasklet(Tasklet):
 
 
 cdef class TracedTasklet(StatefulTasklet):
-    cdef object trace, profile      # while it does not run, those that are its own; else None
+    cdef object trace, profile      # those with which it will begin, or None
+
+    cdef object function_of(self, bint profile)
+    cdef int set_function(self, bint profile, object function) except -1

@@ -1,25 +1,19 @@
 # cython: binding=False, always_allow_keywords=False, embedsignature=True, embedsignature.format=clinic
 """The state of a tasklet: whether it lives and where it stands, its function, its flags, its context and its
-C stack, and trace and profile functions of its own, as sys.settrace() and sys.setprofile() set them for a
-thread.
-
-Fact: CPython keeps them for a thread, and greenlet does not exchange them (before 3.12 it exchanges a flag
-that says whether there are any). Danger: a function set in one tasklet sees all tasklets, or is lost at the
-next switch. Decision: from the first function that is set for a tasklet, its thread exchanges them at each
-switch. Price: none before that. Guarded by tests/stackless/test_tracing.py.
+C stack, and the trace and profile functions that it has of its own (cpython/tracing.pyx).
 """
 
 import sys
 
 from cpython.object cimport PyObject
 
-from syncless._core.cpython.counting cimport FLAG_PER_GREENLET
+from syncless._core.cpython.tracing cimport change_settings, settings_of
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, Observer, Scheduler
+from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, Scheduler
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport peek_loop
 from syncless._core.wait.waitqueue cimport is_queued
-from syncless.stackless._thread cimport IN_RUN, PAUSED, Guard, Thread, here, run_queue, threads
+from syncless.stackless._thread cimport IN_RUN, PAUSED, Guard, here, run_queue
 
 cdef extern from "Python.h":
     # NULL: an exception is set
@@ -237,34 +231,64 @@ cdef class StatefulTasklet(Tasklet):
 cdef class TracedTasklet(StatefulTasklet):
     """A base class of Stackless's tasklets: trace and profile functions of their own."""
 
+    cdef PyObject* execute(self, Scheduler loop) noexcept:
+        if unchecked_begin(self) < 0:
+            return NULL
+        return StatefulTasklet.execute(self, loop)
+
+    cdef object function_of(self, bint profile):
+        if runs_here(self):
+            return sys.getprofile() if profile else sys.gettrace()
+        if self.state == NEW:
+            return self.profile if profile else self.trace
+        return settings_of(self.settings, profile)
+
+    cdef int set_function(self, bint profile, object function) except -1:
+        check(self, function)
+        if runs_here(self):
+            (sys.setprofile if profile else sys.settrace)(function)
+        elif self.state != NEW:
+            change_settings(&self.settings, profile, function)
+        elif profile:
+            self.profile = function
+        else:
+            self.trace = function
+        return 0
+
     @property
     def trace_function(self):
         """The function that sys.settrace() has set in this tasklet, or None. It can also be set from outside.
         Then it sees the lines of frames that the tasklet enters, and of other frames with an f_trace."""
-        return sys.gettrace() if runs_here(self) else self.trace
+        return self.function_of(False)
 
     @trace_function.setter
     def trace_function(self, function):
-        check(self, function)
-        if runs_here(self):
-            sys.settrace(function)
-        else:
-            self.trace = function
+        self.set_function(False, function)
 
     @property
     def profile_function(self):
         """The function that sys.setprofile() has set in this tasklet, or None. It can be set from outside,
         too. RuntimeError if it is set while the tasklet runs in another thread, TypeError if it is no
         function; this holds for both."""
-        return sys.getprofile() if runs_here(self) else self.profile
+        return self.function_of(True)
 
     @profile_function.setter
     def profile_function(self, function):
-        check(self, function)
-        if runs_here(self):
-            sys.setprofile(function)
-        else:
-            self.profile = function
+        self.set_function(True, function)
+
+
+cdef int begin(TracedTasklet one) except -1:
+    """It begins with the functions that it was given while it was new."""
+    trace, profile, one.trace, one.profile = one.trace, one.profile, None, None
+    if trace is not None:
+        sys.settrace(trace)
+    if profile is not None:
+        sys.setprofile(profile)
+    return 0
+
+
+ctypedef int (*Begin)(TracedTasklet one) noexcept       # see scheduler.pxd
+cdef Begin unchecked_begin = <Begin> begin
 
 
 cdef bint runs_here(TracedTasklet one) noexcept:
@@ -273,8 +297,7 @@ cdef bint runs_here(TracedTasklet one) noexcept:
 
 
 cdef int check(TracedTasklet one, object function) except -1:
-    """Whether it can be set; from now on the tasklet's thread exchanges its functions."""
-    cdef Thread state
+    """Whether it can be set."""
     if function is not None and not callable(function):
         raise TypeError(f"a trace or profile function must be callable, not {type(function).__name__}")
     if not one.alive:
@@ -283,46 +306,4 @@ cdef int check(TracedTasklet one, object function) except -1:
         raise RuntimeError("tasklet is not alive")
     if one.loop.current is one and not runs_here(one):
         raise RuntimeError("You cannot trace a tasklet that runs in another thread")
-    state = threads.get((<Loop> one.loop).thread_id)
-    if state is not None and state.exchanger is None:
-        state.exchanger = _Exchanger(state.loop)
-        if state.teller is not None:
-            state.loop.unobserve(state.teller)
-        state.loop.observe(state.exchanger)
-        if state.teller is not None:
-            state.loop.observe(state.teller)    # after it: the schedule callback may set a function
     return 0
-
-
-cdef class _Exchanger(Observer):
-    """Exchanges the functions at each switch of a thread. It stays."""
-    cdef Loop loop
-    cdef object running             # the tasklet whose functions the thread has now
-
-    def __init__(self, Loop loop):
-        self.loop = loop
-        self.running = loop.current
-
-    cdef int stops(self, object one) except -1:
-        self.running = None
-        if isinstance(one, TracedTasklet) and not self.counts():
-            (<TracedTasklet> one).trace, (<TracedTasklet> one).profile = sys.gettrace(), sys.getprofile()
-        return 0
-
-    cdef int begins(self, object one) except -1:
-        cdef object trace = None, profile = None
-        if self.running is one or self.counts():
-            return 0
-        self.running = one
-        if isinstance(one, TracedTasklet):
-            trace, (<TracedTasklet> one).trace = (<TracedTasklet> one).trace, None
-            profile, (<TracedTasklet> one).profile = (<TracedTasklet> one).profile, None
-        if FLAG_PER_GREENLET or sys.gettrace() is not trace:
-            sys.settrace(trace)
-        if FLAG_PER_GREENLET or sys.getprofile() is not profile:
-            sys.setprofile(profile)
-        return 0
-
-    cdef bint counts(self) noexcept:
-        """run(timeout) has the thread's trace function."""
-        return FLAG_PER_GREENLET and self.loop.limits is not None

@@ -11,7 +11,7 @@ from libc.string cimport strcmp
 
 from syncless._core cimport scheduler
 from syncless._core.bytecodes cimport BytecodeLimit
-from syncless._core.cpython.counting cimport interpreter_checks, others_are_traced, traced_again
+from syncless._core.cpython.counting cimport interpreter_checks
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport (
     DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler, keep_pending, pass_turn, remove_item,
@@ -388,7 +388,6 @@ cdef class Preemption(BytecodeLimit):
     cdef bint soft
 
     cdef int exceeded(self, BaseTasklet present) except -1:
-        cdef int tracing
         if present is self.runner or self.state.switch_trap or (
             isinstance(present, tasklet) and (<tasklet> present).atomic
         ):
@@ -401,11 +400,7 @@ cdef class Preemption(BytecodeLimit):
         if self.soft:
             return 0
         self.state.interrupted = present
-        tracing = others_are_traced()
-        try:
-            pause(self.state, present, PAUSED, None)
-        finally:
-            traced_again(tracing)
+        pause(self.state, present, PAUSED, None)
         return 0
 
 

@@ -19,7 +19,6 @@ cdef class Thread:
     cdef int awaits_threads             # how many run(threadblock=True) there are
     cdef BaseTasklet interrupted        # by run(timeout), for which it is kept
     cdef Observer teller                # calls the schedule callback
-    cdef Observer exchanger             # of trace and profile functions
 
 
 cdef dict threads

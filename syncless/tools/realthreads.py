@@ -111,7 +111,7 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
         self._initialize = None if initializer is None else partial(initializer, *initargs)
         self._prefix = thread_name_prefix or f"{type(self).__name__}-{next(_executor_numbers)}"
         self._thread_numbers = count()
-        self._pool = ThreadPool(_usual_size if max_workers is None else max_workers)
+        self._pool = ThreadPool(_usual_size if max_workers is None else max_workers, traced=True)
         self._here = threading.local()
         """In a thread that has made a call: its _Worker, as `worker`."""
         self._unfinished: set[Future[Any]] = set()

@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.cpython.functions import original_of
+from syncless._core.cpython.tracing import begin_call, end_call
 from syncless._core.current import directly
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event, Semaphore
@@ -63,6 +64,11 @@ def start_thread(body: Callable[[], object]) -> None:
 
 
 def _begin(body: Callable[[], object]) -> None:
+    """Fact: a debugger traces each thread that starts, and stops all of them at a breakpoint. Danger: its own
+    thread asks for a file, and waits for a thread of ours that it has stopped. Decision: ours are not traced,
+    but for calls of the program's functions. Guarded by
+    tests/patches/test_tools.py::test_debugpy_stops_at_each_breakpoint."""
+    end_call()
     _starting.pop()
     body()
 
@@ -135,8 +141,10 @@ class ThreadPool:
     tests/core/test_loop.py::test_calls_given_while_threads_fall_idle.
     """
 
-    def __init__(self, size: int | Callable[[], int]):
+    def __init__(self, size: int | Callable[[], int], traced: bool = False):
+        """`traced`: calls begin with what threading.settrace() and setprofile() say, as new threads do."""
         self._size = size if callable(size) else lambda: size
+        self._traced = traced
         if self.size < 1:
             raise ValueError(f"a pool needs at least one thread, not {size}")
         self._backlog: deque[_Job] = deque()
@@ -231,10 +239,14 @@ class ThreadPool:
         while (job := self._next(waker)) is not None:
             if not job.abandoned:
                 _sigmask(_signal.SIG_SETMASK, job.mask)
+                if self._traced:
+                    begin_call()
                 try:
                     job.value = job.context.run(job.function, *job.args, **job.kwargs)
                 except BaseException as error:
                     job.error = error
+                if self._traced:
+                    end_call()
                 _sigmask(_signal.SIG_BLOCK, HELD_BACK)
             job.done.set()
             if job.place is not None:
@@ -310,7 +322,7 @@ def run_unwaited(function: Callable[[], object]) -> None:
 
 _shares: weakref.WeakSet[Share] = weakref.WeakSet()
 _many = ThreadPool(1024)
-_pool = ThreadPool(32)
+_pool = ThreadPool(32, traced=True)
 
 
 def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

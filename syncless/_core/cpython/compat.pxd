@@ -75,9 +75,11 @@ cdef extern from *:
         return *holds ? NULL : mine;
     }
 
-    /* As sys.set_asyncgen_hooks(), without its arguments by name and its audit events. NULL: no hook. */
-    static inline void syncless_set_asyncgen_hooks(PyObject *first, PyObject *last) {
+    /* As sys.set_asyncgen_hooks(), without its arguments by name and its audit events, NULL: no hook; and
+       sys.set_coroutine_origin_tracking_depth(). */
+    static inline void syncless_set_asyncgen_hooks(PyObject *first, PyObject *last, int depth) {
         PyThreadState *state = PyThreadState_Get();
+        state->coroutine_origin_tracking_depth = depth;
         Py_XSETREF(state->async_gen_firstiter, Py_XNewRef(first));
         Py_XSETREF(state->async_gen_finalizer, Py_XNewRef(last));
     }
@@ -125,6 +127,7 @@ cdef extern from *:
     void put_back "syncless_put_back" (PyObject** raised) noexcept
     int place_in "syncless_place_in" (PyObject* frame) noexcept
     int line_at "syncless_line_at" (PyObject* code, int place) noexcept
-    void set_asyncgen_hooks "syncless_set_asyncgen_hooks" (PyObject* first, PyObject* last) noexcept
+    void set_asyncgen_hooks "syncless_set_asyncgen_hooks" (
+        PyObject* first, PyObject* last, int depth) noexcept
     bint in_main_interpreter "syncless_in_main_interpreter" () noexcept
     uint64_t dict_version "syncless_dict_version" (object mapping) noexcept

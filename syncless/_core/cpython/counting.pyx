@@ -90,6 +90,11 @@ cdef int end_counting(bint last) except -1:
     return 0
 
 
+cdef void* counting_function() noexcept:
+    """The trace function that belongs to a thread and no tasklet of it; NULL since 3.12."""
+    return NULL if BY_MONITORING else <void*> on_trace
+
+
 cdef void follow_trace() noexcept:
     """A greenlet that goes on is traced if its thread is."""
     syncless_follow_trace()

@@ -1,6 +1,9 @@
 """Changes to what Python code cannot change: members and slots of types, and built-in functions
 (functions.py).
 
+Trace and profile functions see nothing of a replacement, as of a function in C: a debugger that steps into
+time.sleep() goes on at the next line.
+
 Fact: a type takes its slots from its base when it is made, out of the wrapper, the special method in the
 base's dictionary; super() calls that wrapper. Decision: a slot is replaced in its type, the wrapper, and in
 all types below that have it. Guarded by tests/patches/test_areas.py::test_slots_of_types_are_given_back.
@@ -106,10 +109,23 @@ cdef extern from *:
         .m_base = PyModuleDef_HEAD_INIT, .m_name = "place", .m_size = sizeof(struct syncless_place),
         .m_traverse = syncless_traverse, .m_clear = syncless_clear, .m_free = syncless_free,
     };
+    static inline void syncless_pause_tracing(PyThreadState *state, int step) {
+        state->tracing += step;
+    #if PY_VERSION_HEX < 0x030C0000
+        int traced = !state->tracing && (state->c_tracefunc || state->c_profilefunc);
+        state->cframe->use_tracing = traced ? 255 : 0;
+    #endif
+    }
     static PyObject *syncless_call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
         PyObject *made, *other = ((struct syncless_place *) PyModule_GetState(self))->other;
+        PyThreadState *state = PyThreadState_Get();
+        int traced = state->c_tracefunc || state->c_profilefunc;
         Py_INCREF(other);                   /* the call may take the change back */
+        if (traced)
+            syncless_pause_tracing(state, 1);
         made = PyObject_Vectorcall(other, args, (size_t) count, names);
+        if (traced)
+            syncless_pause_tracing(state, -1);
         Py_DECREF(other);
         return made;
     }

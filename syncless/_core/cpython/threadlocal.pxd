@@ -9,6 +9,8 @@ cdef struct Locals:
     PyObject* slot          # the one that it has while it lives; borrowed
     PyObject* held[3]       # owned: while it runs the thread's, otherwise its own
 
+# whether tasklets that start from now on have values of their own
+cdef bint separate
 cdef void start_locals(Locals* locals) noexcept
 cdef void exchange_locals(Locals* locals) noexcept
 cdef void end_locals(Locals* locals) noexcept

@@ -62,12 +62,11 @@ def separate_thread_locals(bint on) -> None:
 
 
 cdef void start_locals(Locals* locals) noexcept:
-    """A tasklet starts."""
-    if separate:
-        if locals.slots != NULL:
-            (<Slots> locals.slots).take(locals)
-        locals.own = True
-        syncless_exchange_locals(locals.held)
+    """A tasklet starts, which is to have values of its own."""
+    if locals.slots != NULL:
+        (<Slots> locals.slots).take(locals)
+    locals.own = True
+    syncless_exchange_locals(locals.held)
 
 
 cdef void exchange_locals(Locals* locals) noexcept:
@@ -76,14 +75,13 @@ cdef void exchange_locals(Locals* locals) noexcept:
 
 
 cdef void end_locals(Locals* locals) noexcept:
-    """A tasklet has ended: drops its values in threading.local."""
-    if locals.own:
-        syncless_exchange_locals(locals.held)
-        locals.own = False
-        if locals.slot != NULL:
-            (<Slots> locals.slots).leave(<Slot> locals.slot, locals)
-        else:
-            drop_locals(locals)
+    """A tasklet that has values of its own has ended: drops them."""
+    syncless_exchange_locals(locals.held)
+    locals.own = False
+    if locals.slot != NULL:
+        (<Slots> locals.slots).leave(<Slot> locals.slot, locals)
+    else:
+        drop_locals(locals)
 
 
 cdef void drop_locals(Locals* locals) noexcept:

@@ -1,0 +1,69 @@
+"""What debuggers, profilers and asyncio set for a thread, per tasklet. See tracing.pyx."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint64_t, uintptr_t
+
+from syncless._core.cpython.compat cimport PyThreadState
+
+cdef extern from *:
+    """
+    #ifndef SYNCLESS_SETTINGS
+    #define SYNCLESS_SETTINGS
+    #define SYNCLESS_UNKNOWN UINT64_MAX
+    typedef struct {                    /* of a tasklet that does not run; references are owned */
+        Py_tracefunc trace, profile;
+        PyObject *trace_object, *profile_object;
+        PyObject *first, *last;         /* hooks of asynchronous generators */
+        int tracing, what;              /* it stopped inside a trace function or a tool of sys.monitoring */
+        int origin_depth;               /* of coroutines, as asyncio's debug mode has it */
+    } syncless_settings;
+
+    static inline int syncless_has_settings(PyThreadState *state) {
+        return ((uintptr_t)state->c_tracefunc | (uintptr_t)state->c_profilefunc
+                | (uintptr_t)state->async_gen_firstiter | (uintptr_t)state->async_gen_finalizer
+                | (unsigned)state->tracing | (unsigned)state->coroutine_origin_tracking_depth) != 0;
+    }
+
+    static inline int syncless_is_traced(PyThreadState *state) {
+        return ((uintptr_t)state->c_tracefunc | (uintptr_t)state->c_profilefunc) != 0;
+    }
+    #endif
+    """
+    ctypedef struct Settings "syncless_settings":
+        pass
+    # whether the thread of that state has something of that
+    bint has_settings "syncless_has_settings" (PyThreadState* state) noexcept
+    # the same, of trace and profile functions alone
+    bint is_traced "syncless_is_traced" (PyThreadState* state) noexcept
+    uint64_t UNKNOWN_HOOKS "SYNCLESS_UNKNOWN"
+    PyThreadState* PyThreadState_Get()
+
+cdef int put_aside(Settings** held) except -1
+cdef void put_back(Settings** held) noexcept
+cdef void drop_settings(Settings** held) noexcept
+cdef void free_settings(Settings** held) noexcept
+cdef object settings_of(Settings* held, bint profile)
+cdef int change_settings(Settings** held, bint profile, object function) except -1
+
+# the names of the module threading; `hooks_known` is another number than their dict_version() if a new
+# tasklet may begin with something
+cdef dict names_of_threading
+cdef uint64_t hooks_known
+cdef int begin_settings(bint bare, uint64_t version) except -1
+
+
+# -- of an owner that is no tasklet --------------------------------------------------------------------------
+
+cdef Py_ssize_t kept_functions      # how many KeptFunctions there are
+
+
+cdef class KeptFunctions:
+    """Trace and profile functions that their owner has while it does not run; while it does, those in whose
+    place they are."""
+    cdef Settings* held
+
+    cdef int exchange(self) except -1
+    cdef bint is_empty(self) noexcept
+
+cdef int begin_with(Settings* others) except -1
+cdef PyObject* functions_now() noexcept
