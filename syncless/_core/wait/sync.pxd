@@ -1,6 +1,8 @@
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.wait.waitqueue cimport WaitQueue
+
+cdef int wait_for_lock(WaitQueue* queue, const char* why, object on, int64_t deadline) except -1
 
 
 cdef class Event:

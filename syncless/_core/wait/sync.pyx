@@ -8,6 +8,12 @@ The GIL makes these work between OS threads, as long as no Python code runs betw
 the entry into the wait queue: it could let another thread or a signal handler change the state.
 Making the loop, at a thread's first wait, and reading the timeout may run Python code; so both come before
 the look that counts.
+
+Fact: what clean-up code gives back, such as a pool's connection, it gives back under a lock, which another
+tasklet may hold. Danger: an interrupt that is raised there leaves the connection taken for ever. Decision: a
+Timeout, a deadline or a kill that comes at a lock in clean-up code (cleanup.py) is raised at the next wait,
+or in GRACE_SECONDS if the lock is not free by then. Price: it may be that much late. Guarded by
+tests/core/test_cleanup.py.
 """
 
 import threading
@@ -16,15 +22,88 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
 
 from syncless._core.callbacks cimport drop_callback, with_callback
-from syncless._core.clock cimport NEVER, deadline_after
+from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython.layouts cimport holder_of_lock, is_lock, is_rlock, owner_of_rlock
-from syncless._core.current cimport wait_in
+from syncless._core.current cimport begin_still, end_still, wait_in
 from syncless._core.linked cimport Node
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport PARKED, WOKEN, BaseTasklet
+from syncless._core.scheduler cimport (
+    IN_C, OPEN, PARKED, SHIELDED, WOKEN, BaseTasklet, Thrown, next_pending,
+)
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport get_loop, loops, peek_loop
 from syncless._core.wait.waitqueue cimport queue_pop, wake_all
+
+from syncless._core.cleanup import in_clean_up
+
+GRACE_SECONDS = 1.0
+"""Seconds for which an interrupted tasklet waits for locks that its clean-up code needs."""
+
+cdef dict graces = {}               # serial number of such a tasklet -> the end of that time, ns
+
+
+cdef int wait_for_lock(WaitQueue* queue, const char* why, object on, int64_t deadline) except -1:
+    """As wait_in(). But it may return WOKEN before the lock is free: the caller tries again. See the module's
+    text."""
+    cdef BaseTasklet me = get_loop().current
+    cdef int64_t until
+    cdef int outcome
+    if me is None or me.shielded:
+        return wait_in(queue, why, on, deadline)
+    if me.pending is None:
+        if graces:
+            graces.pop(me.serial, None)
+        outcome = wait_shielded(me, IN_C, queue, why, on, deadline)
+        if me.pending is not None and not puts_off(me):
+            raise next_pending(me)
+        return outcome
+    me.handed_over = False
+    if not puts_off(me):
+        raise next_pending(me)
+    until = graces[me.serial]
+    if deadline != NEVER and deadline < until:
+        return wait_shielded(me, SHIELDED, queue, why, on, deadline)
+    wait_shielded(me, SHIELDED, queue, why, on, until)
+    return WOKEN
+
+
+cdef int wait_shielded(
+        BaseTasklet me, int shield, WaitQueue* queue, const char* why, object on, int64_t deadline) except -1:
+    me.shielded = shield
+    try:
+        return wait_in(queue, why, on, deadline)
+    finally:
+        me.shielded = OPEN
+
+
+cdef bint cleans_up() except -1:
+    """Nothing waits in it, neither an import nor a finaliser: the tasklet may have been woken."""
+    cdef Loop loop = get_loop()
+    cdef uint64_t before = loop.switched
+    cdef BaseTasklet me = begin_still(loop)
+    try:
+        return in_clean_up()
+    finally:
+        end_still(loop, me, before)
+
+
+cdef bint puts_off(BaseTasklet me) except -1:
+    """Whether what is thrown at the tasklet is raised later: it is in clean-up code, and has time left."""
+    cdef int64_t now = monotonic_ns()
+    first = (<list> me.pending)[0] if type(me.pending) is list else me.pending
+    if type(first) is Thrown:
+        first = (<Thrown> first).exception
+    if isinstance(first, KeyboardInterrupt) or me.loop.ending or not cleans_up():
+        graces.pop(me.serial, None)
+        return False
+    if me.serial not in graces:
+        for number in [number for number, end in graces.items() if end + 60_000_000_000 < now]:
+            del graces[number]      # it has ended since, or waits for something else
+        graces[me.serial] = deadline_after(GRACE_SECONDS)
+    if now < <int64_t> graces[me.serial]:
+        return True
+    del graces[me.serial]
+    return False
 
 
 cdef class Event:
@@ -110,13 +189,17 @@ cdef class Semaphore:
                 return False
             me = get_loop().current
             deadline = deadline_after(timeout)
-        if self.value > 0:
+        try:
+            while self.value == 0:
+                if not isinstance(self, Lock):
+                    return wait_in(&self.waiters, "semaphore", self, deadline) == WOKEN
+                if wait_for_lock(&self.waiters, "lock", self, deadline) != WOKEN:
+                    return False
+                if me is not None and me.handed_over:
+                    return True
             self.value -= 1
             self.holder = running()
             return True
-        try:
-            return wait_in(&self.waiters, "lock" if isinstance(self, Lock) else "semaphore", self,
-                deadline) == WOKEN
         except BaseException:
             if me is not None and me.handed_over:
                 self.release_unit()

@@ -49,6 +49,7 @@ from syncless._core.recorder cimport woken_by_holder
 from syncless._core.scheduler cimport TIMED_OUT, WOKEN, BaseTasklet, is_exploring
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport peek_loop
+from syncless._core.wait.sync cimport wait_for_lock
 from syncless._core.wait.waitqueue cimport WaitQueue, queue_pop
 from syncless.patches.types.unparked cimport acquire_alone, ident_of, is_on_loop, patience, refuse, seconds_to
 
@@ -195,26 +196,27 @@ def ask(bint now) -> None:
             one.loop.wake(one, None)
 
 
-cdef int wait_for_turn(Waiters waiters, const char* what, object thing, int64_t deadline) except -1:
+cdef int wait_for_turn(
+        Waiters waiters, const char* what, object thing, int64_t deadline, bint signals) except -1:
     """WOKEN, or TIMED_OUT."""
     cdef int64_t until = deadline
     if asks and (deadline == NEVER or deadline > monotonic_ns() + ASKING_NS):
         until = monotonic_ns() + ASKING_NS
-    cdef int outcome = wait_in(&waiters.queue, what, thing, until)
+    cdef int outcome = (wait_in if signals else wait_for_lock)(&waiters.queue, what, thing, until)
     return WOKEN if outcome == TIMED_OUT and until != deadline else outcome
 
 
 ctypedef bint (*attempt_t)(object lock) noexcept
 
 
-cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) except -1:
-    """Parks until the attempt succeeds (True) or the deadline has passed (False)."""
+cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline, bint signals=False) except -1:
+    """Parks until the attempt succeeds (True) or time is over (False). `signals`: the lock is an event."""
     cdef BaseTasklet me = peek_loop().current
     cdef Waiters waiters = join_waiters(self)
     cdef object purpose = None if me.recorder is None else me.recorder.purpose
     try:
         while not attempt(self):                # an OS thread may have been faster
-            if wait_for_turn(waiters, "lock", self, deadline) != WOKEN:
+            if wait_for_turn(waiters, "lock", self, deadline, signals) != WOKEN:
                 return False
         return True
     except BaseException:
@@ -254,12 +256,12 @@ cdef object new_held_lock():
     return lock
 
 
-cdef bint take_lock(object self, int64_t deadline) except -1:
+cdef bint take_lock(object self, int64_t deadline, bint signals=False) except -1:
     """Waits for a Lock until then; returns whether it has got it."""
     if try_lock(self):
         return True
     if may_park():
-        return acquire_in_turn(self, try_lock, deadline)
+        return acquire_in_turn(self, try_lock, deadline, signals)
     if not acquire_alone(self, original_lock_acquire, deadline):
         return False
     note_me(self)
@@ -510,7 +512,7 @@ def simple_queue_get(self, block=True, timeout=None):
                 return original_get(self, False)
             except Empty:
                 pass
-            if wait_for_turn(waiters, "queue", self, deadline) != WOKEN:
+            if wait_for_turn(waiters, "queue", self, deadline, True) != WOKEN:
                 raise Empty
     except BaseException:
         if me.handed_over:
@@ -526,7 +528,6 @@ cdef object condition_type = class_of(threading, "Condition")
 cdef object event_type = class_of(threading, "Event")
 cdef object fifo_type = class_of(queue, "Queue")
 cdef object lifo_type = class_of(queue, "LifoQueue")
-cdef object deque_type = deque
 cdef object original_enter = condition_type.__enter__
 cdef object original_exit = condition_type.__exit__
 cdef object original_condition_wait = condition_type.wait
@@ -562,7 +563,7 @@ cdef bint wait_turn(object waiters, object waiter, int64_t deadline) except -1:
     try:
         if deadline != NEVER and deadline <= monotonic_ns():
             take_turns()
-        elif take_lock(waiter, deadline):
+        elif take_lock(waiter, deadline, True):
             return True
     except BaseException:
         if not take_out(waiters, waiter):
@@ -592,7 +593,7 @@ cdef object waiters_of(object condition):
     """Its waiters; None if it is a subclass or its queue is unusual."""
     if type(condition) is condition_type:
         waiters = condition._waiters
-        if type(waiters) is deque_type:
+        if type(waiters) is deque:
             return waiters
     return None
 
@@ -749,7 +750,7 @@ cdef object items_of(object self):
     if (shuts_down and self.is_shutdown) or not is_free(self.mutex):
         return None
     items = self.queue
-    return items if (type(items) is deque_type if type(self) is fifo_type else type(items) is list) else None
+    return items if (type(items) is deque if type(self) is fifo_type else type(items) is list) else None
 
 
 cdef bint is_simple(object self, object block, object timeout) noexcept:

@@ -1,0 +1,96 @@
+"""Whether the caller's code cleans up: then an interrupt waits for a lock that it needs, see wait/sync.pyx.
+
+Takes: the frames of the running tasklet. Gives: True if one of them is in a `finally` block, in `__exit__` or
+`__del__`, or if it handles something else than an Exception: a Timeout, a kill.
+
+Fact: a `finally` block that no exception has led to is ordinary code in a frame; no state says where it is.
+Decision: the compiler writes such a block at least twice, once for the case that an exception comes, and the
+instructions of both have the same place in the source. So an instruction is in such a block if there is
+another one like it, and one of both is in an exception handler. The whole code is looked at when a tasklet is
+interrupted at a lock, once for each code object. Price: code that is not written in Python has no frames.
+
+Guarded by tests/core/test_cleanup.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Container, Iterator
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+METHODS = frozenset({"__exit__", "__aexit__", "__del__"})
+HAS_TABLES = sys.version_info >= (3, 11)
+"""Since then a code object has a table of its exception handlers, and instructions know their columns."""
+
+
+SETUP_FINALLY = 122
+"""Of Python 3.10."""
+EXITS = frozenset({"WITH_EXCEPT_START"})
+AWAITS = frozenset({"SEND", "YIELD_FROM", "YIELD_VALUE"})
+
+
+def in_clean_up() -> bool:
+    error = sys.exc_info()[1]
+    if error is not None and not isinstance(error, Exception):
+        return True
+    frame = sys._getframe().f_back  # None where the tasklet's function is one in C
+    while frame is not None:
+        if frame.f_code.co_name in METHODS or frame.f_lasti in final_instructions(frame.f_code):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@lru_cache(4096)
+def final_instructions(code: CodeType) -> frozenset[int]:
+    """The offsets of those in `finally` blocks."""
+    table: bytes = getattr(code, "co_exceptiontable", b"")
+    if not (table if HAS_TABLES else SETUP_FINALLY in code.co_code[::2]):
+        return frozenset()
+    import dis
+
+    instructions = list(dis.get_instructions(code))
+    offsets = [each.offset for each in instructions] + [len(code.co_code)]
+    places: list[Any] = []
+    for each in instructions:  # lines and columns, before 3.11 the line
+        line = each.starts_line or (places[-1] if places else None)
+        places.append(getattr(each, "positions", line))
+    exits = {place for each, place in zip(instructions, places, strict=True) if each.opname in EXITS}
+    same: dict[Any, list[int]] = {}
+    for at, (each, place) in enumerate(zip(instructions, places, strict=True)):
+        # `await` at the beginning and at the end of `async with` has one place
+        if each.opname not in AWAITS or place not in exits:
+            same.setdefault((each.opcode, each.arg, place), []).append(at)
+    found: set[int] = set()
+    for handler in (_handlers if HAS_TABLES else _handlers_without_table)(code, instructions):
+        for twins in same.values():
+            if len({offsets[at] in handler for at in twins}) == 2:
+                for at in twins:  # the interpreter is anywhere between this one and the next
+                    found.update(range(offsets[at], offsets[at + 1], 2))
+    return frozenset(found)
+
+
+def _handlers(code: CodeType, instructions: list[Any]) -> Iterator[Container[int]]:
+    """The offsets of each exception handler's instructions: those from which an exception leads to its end,
+    at once or through handlers inside it."""
+    import dis
+
+    leads: dict[int, int] = {}
+    for entry in dis._parse_exception_table(code):  # type: ignore[attr-defined]
+        leads.update(dict.fromkeys(range(entry.start, entry.end, 2), entry.target))
+    for begin in instructions:
+        if begin.opname == "PUSH_EXC_INFO":
+            handler: set[int] = {leads.get(begin.offset, -1)}
+            while more := {at for at, to in leads.items() if at >= begin.offset and to in handler} - handler:
+                handler |= more
+            yield handler
+
+
+def _handlers_without_table(code: CodeType, instructions: list[Any]) -> Iterator[Container[int]]:
+    raising = [each.offset for each in instructions if each.opname == "RERAISE"]
+    for each in instructions:
+        if each.opname == "SETUP_FINALLY":
+            end = next((offset for offset in raising if offset >= each.argval), len(code.co_code))
+            yield range(each.argval, end)
