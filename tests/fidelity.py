@@ -31,7 +31,8 @@ without the patch either}. A name that ends with a dot stands for all tests belo
 MODULES: dict[str, list[str]] = json.loads(
     (pathlib.Path(__file__).parent / "fidelity_modules.json").read_text()
 )
-"""Those of Lib/test that are run: "quick" ones, a second or ten each, by CI, too."""
+"""Those of Lib/test that are run: "quick" ones, a second or ten each, by CI, too, and "slow" ones. Any other
+key is the reason why modules that seem to wait are not run."""
 
 PATCHES = {
     "": "",

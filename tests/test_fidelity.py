@@ -1,4 +1,10 @@
-"""The list of known differences is in order."""
+"""The lists of modules and of known differences are in order."""
+
+import importlib.util
+import pathlib
+import re
+
+import pytest
 
 from tests.fidelity import KNOWN, MODULES, is_known
 
@@ -13,3 +19,29 @@ def test_each_known_difference_has_a_reason_and_belongs_to_a_module_that_is_run(
     assert is_known("test.test_queue.CSimpleQueueTest.anything") and not is_known(
         "test.test_queue.Other.test"
     )
+
+
+WAIT = re.compile(
+    r"^\s*(?:import|from)\s+(?:_thread|asyncio|concurrent|fcntl|getpass|http|multiprocessing|pty|queue|select"
+    r"|selectors|signal|socket|socketserver|sqlite3|ssl|subprocess|termios|threading|urllib\.request|xmlrpc)\b",
+    re.MULTILINE,
+)
+"""An import of a module whose functions can wait."""
+
+
+def modules_that_can_wait(root):
+    for path in sorted(root.iterdir()):
+        sources = path.rglob("*.py") if (path / "__init__.py").exists() else [path]
+        if not path.name.startswith("test_") or not (path.is_dir() or path.suffix == ".py"):
+            continue
+        if any(WAIT.search(source.read_text(errors="replace")) for source in sources):
+            yield path.stem
+
+
+def test_each_module_that_can_wait_is_run_or_left_out_with_a_reason():
+    spec = importlib.util.find_spec("test")
+    if spec is None or spec.submodule_search_locations is None:
+        pytest.skip("this Python comes without its tests")
+    listed = {name for names in MODULES.values() for name in names}
+    there = set(modules_that_can_wait(pathlib.Path(*spec.submodule_search_locations)))
+    assert "test_threading" in there and there - listed == set()

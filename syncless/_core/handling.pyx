@@ -71,6 +71,16 @@ def is_main_thread() -> bool:
         isinstance(me, Tasklet) and (<Tasklet> me).acts_for() is main_of(loop))
 
 
+def interrupted_frame(frame):
+    """For a handler that tells what holds the thread: the frame of the tasklet in which its signal came.
+    `frame`, which the handler was given, where that was the main tasklet, or none."""
+    cdef BaseTasklet me = get_loop().current
+    if not isinstance(me, OnTop) or not isinstance((<OnTop> me).before, Tasklet):
+        return frame
+    found = (<Tasklet> (<OnTop> me).before).frame
+    return frame if found is None else found
+
+
 def call_handler(function, number, frame) -> None:
     """function(number, frame) on top of the main tasklet, at once if the caller is a tasklet."""
     cdef Loop loop = get_loop()

@@ -24,6 +24,7 @@ from gunicorn.sock import ssl_context
 from gunicorn.workers import base
 
 from syncless._core.current import sleep
+from syncless._core.handling import interrupted_frame
 from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.wait.sync import Event
 from syncless.console import listen_if_asked
@@ -164,7 +165,7 @@ class Worker(base.Worker):
     def handle_abort(self, number: int, frame: FrameType | None) -> None:
         """The master has not heard from this worker for `timeout` seconds. An exception would wait for the
         loop, which stands still, so the process ends here."""
-        stack = "".join(traceback.format_stack(frame))
+        stack = "".join(traceback.format_stack(interrupted_frame(frame)))
         self.log.critical("The loop of this worker has been blocked, here:\n%s", stack.rstrip())
         try:
             self.cfg.worker_abort(self)
