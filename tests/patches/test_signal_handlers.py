@@ -34,7 +34,12 @@ def child(handler, told):
 
 def fork(handler, told):
     if (pid := os.fork()) == 0:
-        child(handler, told)
+        try:
+            child(handler, told)
+        except BaseException:
+            if threading.main_thread().name != "MainThread":
+                os._exit(98)                            # a forked thread's end hangs in Python 3.13
+            raise
         os._exit(99)
     return pid
 
