@@ -444,7 +444,7 @@ def files_with_a_concept():
     An __init__.py that has only a docstring has no concept of its own."""
     for path in PACKAGE.rglob("*"):
         together = {".pxd": (".pyx", ".py"), ".h": (".c",)}.get(path.suffix, ())
-        if path.suffix not in (".py", ".pyx", ".pxd", ".c", ".h"):
+        if path.suffix not in (".py", ".pyx", ".pxd", ".pxi", ".c", ".h"):
             continue
         if any(path.with_suffix(suffix).exists() for suffix in together):
             continue
@@ -481,7 +481,7 @@ def test_lines_of_c_and_pages_are_at_most_110_columns():
 
 def test_files_stay_small():
     for path in PACKAGE.rglob("*"):
-        if path.suffix in (".py", ".pyx", ".pxd", ".c", ".h"):
+        if path.suffix in (".py", ".pyx", ".pxd", ".pxi", ".c", ".h"):
             lines = path.read_text().count("\n")
             assert lines <= 800, f"{path.relative_to(ROOT)} has {lines} lines: perhaps it is two concepts"
 

@@ -120,7 +120,10 @@ cdef int call_on_top(Loop loop, BaseTasklet me, BaseTasklet top, object function
     if me.locals.own or me.switch_hook is not None or loop.observers is not None:
         loop._stops(me)
     loop.comes_on_top = call
-    returned = PyGreenlet_Throw(top.carrier, <PyObject*> Signal, NULL, NULL)
+    carrier = top.carrier
+    if carrier == NULL:
+        raise SystemError("the main tasklet waits on no carrier")
+    returned = PyGreenlet_Throw(carrier, <PyObject*> Signal, NULL, NULL)
     carrier = me.carrier
     me.carrier = NULL
     Py_DECREF(<object> carrier)             # which runs, and so has other owners
@@ -147,10 +150,12 @@ cdef class OnTop(Tasklet):
     cdef BaseException refused              # what the handler has raised, if `before` is to raise it
 
     cdef BaseTasklet acts_for(self):
-        return (<Tasklet> self.below).acts_for() if isinstance(self.below, Tasklet) else self.below
+        cdef BaseTasklet below = self.below
+        return (<Tasklet> below).acts_for() if isinstance(below, Tasklet) else below
 
     cdef object owner_of_locks(self):
-        return (<Tasklet> self.below).owner_of_locks() if isinstance(self.below, Tasklet) else self.below
+        cdef BaseTasklet below = self.below
+        return (<Tasklet> below).owner_of_locks() if isinstance(below, Tasklet) else below
 
     cdef PyGreenlet* run_on_top(self) except? NULL:
         """On the carrier of `below`, in the midst of its wait. Returns the carrier that comes next, as

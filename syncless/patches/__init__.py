@@ -274,7 +274,7 @@ def unpatch(*areas: str) -> None:
         is_patched(area)  # raises ValueError for an unknown area
     left: list[str] = []
     if "thread" in _registry.areas() and (not areas or "thread" in areas):
-        left = import_module("syncless.patches.threads").unended()
+        left = sys.modules["syncless.patches.threads"].unended()
     if left:
         raise RuntimeError(
             "the patch cannot be undone yet: threads that are tasklets have not ended, and would never run "

@@ -6,9 +6,11 @@ import re
 
 # calls that look as if they ran Python code, and do not let others run: name -> why
 NEVER: dict[str, str] = {
+    "Scheduler._stops": "nobody is the current tasklet meanwhile, so nothing that it calls waits",
     "stream.drop_unsent": "what is to be sent is exactly bytes",
     "stream.set_out_body": "what is to be sent is exactly bytes",
     "scheduler.take_first": "its caller has a reference",
+    "scheduler.remove_item": "its caller has a reference",
     "Runner.owner_of_locks": "asyncio looks into a dict",
     "ASGIExchange.owner_of_locks": "asyncio looks into a dict",
     "SelectPoller.wait": "it drops numbers",

@@ -63,8 +63,10 @@ def separate_thread_locals(bint on) -> None:
 
 cdef void start_locals(Locals* locals) noexcept:
     """A tasklet starts, which is to have values of its own."""
+    cdef Slots slots
     if locals.slots != NULL:
-        (<Slots> locals.slots).take(locals)
+        slots = <Slots> locals.slots
+        slots.take(locals)
     locals.own = True
     syncless_exchange_locals(locals.held)
 
@@ -76,10 +78,12 @@ cdef void exchange_locals(Locals* locals) noexcept:
 
 cdef void end_locals(Locals* locals) noexcept:
     """A tasklet that has values of its own has ended: drops them."""
+    cdef Slots slots
     syncless_exchange_locals(locals.held)
     locals.own = False
-    if locals.slot != NULL:
-        (<Slots> locals.slots).leave(<Slot> locals.slot, locals)
+    if locals.slot != NULL and locals.slots != NULL:
+        slots = <Slots> locals.slots
+        slots.leave(<Slot> locals.slot, locals)
     else:
         drop_locals(locals)
 

@@ -265,13 +265,14 @@ cdef class Hook:
     cdef int keep(self, bint profile) noexcept:
         """The running tasklet ends."""
         cdef void* function = function_now(profile)
+        cdef PyObject* given = object_now(profile)
         if self.function is None or function == NULL or function == self.by_python or (
-                function == counting_function()) or object_now(profile) == NULL:
+                function == counting_function()) or given == NULL:
             return 0
         if function != self.in_c:
             self.in_c, self.spare = function, []
         if len(self.spare) < SPARE_TRACERS:
-            self.spare.append(<object> object_now(profile))
+            self.spare.append(<object> given)
         return 0
 
 

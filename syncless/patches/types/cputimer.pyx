@@ -5,7 +5,7 @@ While the thread waits, the timer stands still. It is not inherited by the child
 program that another one replaces.
 """
 
-from libc.errno cimport ENOSYS, errno
+from libc.errno cimport errno
 from libc.stdint cimport int64_t
 from libc.string cimport strerror
 
