@@ -14,7 +14,7 @@ from socket import *
 from typing import Any
 
 from syncless._core.calls import descriptors, messages, sockets
-from syncless._core.calls.files import is_slow
+from syncless._core.calls.files import must_read_first
 from syncless._core.current import ThrownHere
 from syncless._core.scheduler import set_lookup
 from syncless.io.dns import (
@@ -38,7 +38,7 @@ _READ_CHUNK = 1 << 17
 
 
 def _send_read(sock: Any, fileno: int, offset: int, size: int) -> int:
-    """sockets.sendfile() where a thread must read: on a slow file system."""
+    """sockets.sendfile() where the file may have to be read by a thread first."""
     data = descriptors.pread(fileno, min(size, _READ_CHUNK), offset)
     return sockets.send(sock, data) if data else 0
 
@@ -91,8 +91,8 @@ class socket(_stdlib.socket):
         try:
             while size and remaining > 0:
                 try:
-                    piece = self, fileno, offset, min(remaining, _SENDFILE_CHUNK)
-                    sent = _send_read(*piece) if is_slow(fileno) else sockets.sendfile(*piece)
+                    part = fileno, offset, min(remaining, _SENDFILE_CHUNK)
+                    sent = (_send_read if must_read_first(*part) else sockets.sendfile)(self, *part)
                 except TimeoutError:
                     raise
                 except OSError as error:

@@ -58,6 +58,7 @@ AREAS: dict[str, Callable[[Patcher], None]] = {
     "files": _function("files"),
     "filelocks": _function("filelocks"),
     "input": _function("terminal"),
+    "system": _function("system"),
     "sqlite3": _function("sqlite"),
     "multiprocessing": _function("multiprocess"),
     "drivers": _function("drivers"),
@@ -206,6 +207,11 @@ def patch_filelocks() -> bool:
 def patch_input() -> bool:
     """input()."""
     return _apply("input")
+
+
+def patch_system() -> bool:
+    """The system's log, users, groups and services, ioctl and termios."""
+    return _apply("system")
 
 
 def patch_sqlite3() -> bool:
@@ -365,6 +371,7 @@ __all__ = [
     "patch_sqlite3",
     "patch_ssl",
     "patch_subprocess",
+    "patch_system",
     "patch_thread",
     "patch_time",
     "patched",

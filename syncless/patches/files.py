@@ -28,6 +28,7 @@ from syncless._core.calls.files import (
     SlowFunction,
     close_under_waiters,
     is_file,
+    must_read_first,
 )
 from syncless._core.cpython.functions import original_of
 from syncless._core.current import sleep, wait_readable, wait_writable
@@ -49,7 +50,7 @@ PATHS = """
 ASKING = ("stat", "lstat", "fstat", "access", "statvfs", "readlink")
 """Those of them that a program may call again and again until something has changed, as os.path.exists."""
 TWO_PATHS = ("rename", "replace", "link", "symlink")
-SOMETIMES = ("fstat", "fstatvfs", "ftruncate", "fchmod", "fchown", "close", "lseek")
+SOMETIMES = ("fstat", "fstatvfs", "ftruncate", "fchmod", "fchown", "close", "lseek", "posix_fadvise")
 BY_NATURE = ("fsync", "fdatasync", "sync", "posix_fallocate", "copy_file_range")
 FILE = {
     "readinto": fileio.file_readinto,
@@ -67,6 +68,7 @@ _eventfd_read: Any = original_of(getattr(os, "eventfd_read", None))
 _eventfd_write: Any = original_of(getattr(os, "eventfd_write", None))
 _scandir, _listdir = original_of(os.scandir), original_of(os.listdir)
 _dup2, _closerange = original_of(os.dup2), original_of(os.closerange)
+_lseek = original_of(os.lseek)
 _poll: Any = getattr(select, "poll", None)
 _sendfile: Any = original_of(getattr(os, "sendfile", None))
 _splice: Any = original_of(getattr(os, "splice", None))
@@ -140,8 +142,18 @@ def closerange(fd_low: int, fd_high: int, /) -> None:
 def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any, **named: Any) -> int:
     """os.sendfile, cooperative."""
     if more or named or is_file(out_fd) or not os.get_blocking(out_fd):
-        return _sendfile_of(out_fd, in_fd, offset, count, *more, **named)  # type: ignore[no-any-return]
+        direct = not is_file(out_fd) and type(in_fd) is int and not _sends_from_disk(in_fd, offset, count)
+        send = _sendfile if direct else _sendfile_of
+        return send(out_fd, in_fd, offset, count, *more, **named)  # type: ignore[no-any-return]
     return descriptors.sendfile(out_fd, in_fd, offset, count)
+
+
+def _sends_from_disk(fd: int, offset: Any, count: Any) -> bool:
+    try:
+        start = _lseek(fd, 0, os.SEEK_CUR) if offset is None else offset
+        return must_read_first(fd, start, count)
+    except (TypeError, OverflowError, OSError):
+        return False  # the call itself says what is wrong
 
 
 def _without_waiting(fd: int, call: Callable[..., Any], *args: Any) -> Any:
@@ -200,7 +212,8 @@ def splice(
     to_socket = not is_file(dst) and stat.S_ISSOCK(os.fstat(dst).st_mode) and os.get_blocking(dst)
     done: int = 0
     while True:
-        args = (src, dst, count - done, offset_src, offset_dst, flags | never)
+        file = src if is_file(src) else dst
+        args = (file, src, dst, count - done, offset_src, offset_dst, flags | never)
         try:
             moved: int = _without_waiting(dst, _splice_of, *args) if to_socket else _splice_of(*args)
         except BlockingIOError:
@@ -230,8 +243,8 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 _close = ClosingFunction(os.close)
 _dup2_to = DescriptorFunction(lambda fd2, fd, inheritable: _dup2(fd, fd2, inheritable))
-_sendfile_of = FileFunction(_sendfile or _nothing)
-_splice_of = FileFunction(_splice or _nothing)
+_sendfile_of = SlowFunction(_sendfile or _nothing)
+_splice_of = FileFunction(lambda file, *args: (_splice or _nothing)(*args))
 
 
 def _cooperative(name: str) -> Any:

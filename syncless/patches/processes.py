@@ -15,9 +15,11 @@ from __future__ import annotations
 import _posixsubprocess
 import contextlib
 import errno
+import functools
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from syncless._core.calls import descriptors
@@ -163,8 +165,131 @@ def _nothing() -> None:
     pass
 
 
+def _spawning(name: str) -> Callable[..., int]:
+    """os.posix_spawn or posix_spawnp. The original keeps the GIL until the child has its program, so on a
+    disk that does not answer at once the C library is called in a thread instead."""
+    original: Any = original_of(getattr(os, name))
+
+    @functools.wraps(original)
+    def spawn(path: Any, argv: Any, env: Any, /, **options: Any) -> int:
+        if not may_use_threads():
+            return original(path, argv, env, **options)  # type: ignore[no-any-return]
+        try:
+            program = os.fsencode(path)
+            searched = name == "posix_spawnp" and b"/" not in program
+            folders = map(os.fsencode, os.get_exec_path()) if searched else (b"",)
+            if _may_vfork([os.path.join(folder, program) for folder in folders], None):
+                return original(path, argv, env, **options)  # type: ignore[no-any-return]
+            call = _Spawn(program, argv, env, **options)
+        except (TypeError, ValueError):  # the original says what is wrong, or knows more
+            return original(path, argv, env, **options)  # type: ignore[no-any-return]
+        sys.audit("os.posix_spawn", path, argv, env)
+        return call.run(name, path)
+
+    return spawn
+
+
+class _Spawn:
+    """posix_spawn with arguments of os.posix_spawn, for Linux. TypeError or ValueError for other ones."""
+
+    RESETIDS, SETPGROUP, SETSIGDEF, SETSIGMASK, SETSID = 1, 2, 4, 8, 0x80
+    ROOM = 1024
+    """Bytes: more than any of the structures has."""
+
+    def __init__(
+        self,
+        program: bytes,
+        argv: Any,
+        env: Any,
+        *,
+        file_actions: Any = (),
+        setpgroup: int | None = None,
+        resetids: bool = False,
+        setsid: bool = False,
+        setsigmask: Any = (),
+        setsigdef: Any = (),
+    ):
+        import ctypes  # takes long to load
+
+        self.ctypes, self.library = ctypes, ctypes.CDLL(None)
+        if sys.platform != "linux" or type(argv) not in (list, tuple) or not argv or not argv[0]:
+            raise ValueError
+        variables = [(os.fsencode(key), os.fsencode(env[key])) for key in env]
+        if any(b"=" in key for key, _ in variables):
+            raise ValueError
+        self._program = self._text(program)
+        self._argv = self._texts(map(os.fsencode, argv))
+        self._env = self._texts(b"%s=%s" % pair for pair in variables)
+        self._actions, self._attributes = (ctypes.create_string_buffer(self.ROOM) for _ in range(2))
+        self.library.posix_spawn_file_actions_init(self._actions)
+        self.library.posix_spawnattr_init(self._attributes)
+        for action in file_actions or ():
+            self._add(*action)
+        flags = self.RESETIDS * bool(resetids) | self.SETSID * bool(setsid)
+        if setpgroup is not None:
+            flags |= self.SETPGROUP
+            self.library.posix_spawnattr_setpgroup(self._attributes, self._number(setpgroup))
+        for flag, what, signals in (
+            (self.SETSIGMASK, "sigmask", setsigmask),
+            (self.SETSIGDEF, "sigdefault", setsigdef),
+        ):
+            if signals:
+                flags |= flag
+                chosen = ctypes.create_string_buffer(self.ROOM)
+                self.library.sigemptyset(chosen)
+                for each in signals:
+                    if self.library.sigaddset(chosen, self._number(each)):
+                        raise ValueError
+                self.library[f"posix_spawnattr_set{what}"](self._attributes, chosen)
+        self.library.posix_spawnattr_setflags(self._attributes, ctypes.c_short(flags))
+
+    def _text(self, text: bytes) -> Any:
+        if b"\0" in text:
+            raise ValueError
+        return self.ctypes.c_char_p(text)
+
+    def _texts(self, texts: Iterable[bytes]) -> Any:
+        found = [self._text(text) for text in texts]
+        return (self.ctypes.c_char_p * (len(found) + 1))(*found, None)
+
+    def _number(self, number: Any) -> Any:
+        if not isinstance(number, int) or not -(2**31) <= number < 2**31:
+            raise TypeError
+        return self.ctypes.c_int(number)
+
+    def _add(self, kind: int, fd: int, *rest: Any) -> None:
+        add, numbers = f"posix_spawn_file_actions_add{_ACTIONS[kind]}", [self._number(fd)]
+        if kind == os.POSIX_SPAWN_OPEN:
+            path, flags, mode = rest
+            numbers += [self._text(os.fsencode(path)), self._number(flags), self._number(mode)]
+        elif kind == os.POSIX_SPAWN_DUP2:
+            numbers.append(self._number(*rest))
+        elif rest:
+            raise TypeError
+        if self.library[add](self._actions, *numbers):
+            raise ValueError
+
+    def run(self, name: str, path: Any) -> int:
+        pid = self.ctypes.c_int()
+        parts = self._program, self._actions, self._attributes, self._argv, self._env
+        error = run_in_thread(self.library[name], self.ctypes.byref(pid), *parts)
+        self.library.posix_spawn_file_actions_destroy(self._actions)
+        self.library.posix_spawnattr_destroy(self._attributes)
+        if error:
+            raise OSError(error, os.strerror(error), path)
+        return pid.value
+
+
+_ACTIONS = {
+    getattr(os, f"POSIX_SPAWN_{name.upper()}", None): name for name in ("open", "close", "dup2", "closefrom")
+}
+
+
 def patch(patcher: Patcher) -> None:
     patcher.member_of_module(subprocess, "_USE_POSIX_SPAWN", False, "waits until a program has been read")
     patcher.rebind(_posixsubprocess, "fork_exec", fork_exec, "waits until a program has been read")
+    for name in ("posix_spawn", "posix_spawnp"):
+        if hasattr(os, name):
+            patcher.rebind(os, name, _spawning(name), "waits until a program has been read")
     for function in (waitpid, wait, wait3, wait4, waitid, system):
         patcher.rebind(os, function.__name__, function, "waits for a child process")

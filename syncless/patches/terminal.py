@@ -20,7 +20,7 @@ from typing import Any
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
 from syncless._core.cpython.functions import original_of
-from syncless._core.current import wait_readable
+from syncless._core.current import sleep, wait_readable
 from syncless._core.wait.sync import Lock
 from syncless.patches.registry import Patcher, when_imported
 
@@ -106,10 +106,23 @@ def _key(original: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+def _nap(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def napms(ms: Any, /) -> Any:
+        if type(ms) is not int or ms <= 0 or not may_use_threads():
+            return original(ms)
+        result = original(0)
+        sleep(ms / 1000)
+        return result
+
+    return napms
+
+
 def _curses(patcher: Patcher, module: Any) -> None:
     for name in KEYS:
         if name in vars(module.window):
             patcher.member_in_place(module.window, name, _key(vars(module.window)[name]), "waits for a key")
+    patcher.rebind(module, "napms", _nap(original_of(module.napms)), "stops the thread")
 
 
 def patch(patcher: Patcher) -> None:

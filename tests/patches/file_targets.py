@@ -306,6 +306,63 @@ def program():
     return here, spawned, there, nowhere
 
 
+def spawned():
+    shutil.copy("/bin/sh", "sh")
+    with open("out", "w") as out:
+        told = (os.POSIX_SPAWN_DUP2, out.fileno(), 1), (os.POSIX_SPAWN_CLOSE, out.fileno())
+        pid = os.posix_spawn(
+            os.path.abspath("sh"), ["me", "-c", "echo $0 $A; exit 3"], {"A": "b"}, file_actions=told
+        )
+        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])]
+    pid = os.posix_spawnp(os.path.abspath("sh"), ["me", "-c", "exit 4"], os.environ)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    with contextlib.suppress(FileNotFoundError):
+        os.posix_spawn(os.path.abspath("nothing"), ["me"], {})
+        return "found"
+    return codes, pathlib.Path("out").read_text()
+
+
+def spliced():
+    left, right = os.pipe()
+    with open("there", "rb") as source:
+        moved = os.splice(source.fileno(), right, 100)
+    with open("new", "wb") as target:
+        moved += os.splice(left, target.fileno(), 100)
+    return moved, pathlib.Path("new").read_text()
+
+
+def sent_by_nonblocking():
+    left, right = socket.socketpair()
+    right.setblocking(False)
+    with left, right, open("there", "rb") as file:
+        os.sendfile(right.fileno(), file.fileno(), 4, 100)
+        return left.recv(100).decode()
+
+
+def connected():
+    """A UNIX socket whose file is slow. FUSE gives none, so another one stands for it."""
+    with tempfile.TemporaryDirectory() as quick, socket.socket(socket.AF_UNIX) as server:
+        server.bind(os.path.join(quick, "socket"))
+        server.listen()
+        os.symlink(os.path.join(quick, "socket"), "socket")
+        with socket.socket(socket.AF_UNIX) as client, socket.socket(socket.AF_UNIX) as other:
+            client.connect("socket")
+            error = other.connect_ex(b"sub/nothing")
+            with contextlib.suppress(OSError):
+                other.bind("there")
+            return client.getpeername() == server.getsockname(), error
+
+
+def datagram():
+    with tempfile.TemporaryDirectory() as quick, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(os.path.join(quick, "socket"))
+        os.symlink(os.path.join(quick, "socket"), "socket")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
+            client.sendto(b"one", "socket")
+            client.sendmsg([b"two"], [], 0, "socket")
+        return [server.recv(10).decode() for _ in range(2)]
+
+
 def missing():
     for attempt in (pathlib.Path.read_text, os.stat, os.listdir, os.unlink):
         with contextlib.suppress(FileNotFoundError):
@@ -354,6 +411,11 @@ TARGETS = {
     "certificates": (certificates, [1, 1]),
     "programs and their working directories": (program, [0, 0, 0, 0]),
     "missing files": (missing, True),
+    "os.posix_spawn, posix_spawnp": (spawned, [[3, 4], "me b\n"]),
+    "os.splice": (spliced, [16, LINES]),
+    "os.sendfile to a socket that does not block": (sent_by_nonblocking, "two\n"),
+    "AF_UNIX: connect, bind": (connected, [True, 2]),
+    "AF_UNIX: sendto, sendmsg": (datagram, ["one", "two"]),
 }
 """name -> what is done, and what it gives"""
 

@@ -38,6 +38,7 @@ SLOW = {
         ),
         *("link", "rename", "unlink", "mkdir", "rmdir", "chmod", "chown", "utimens"),
     ),
+    "reading": ("read",),
     "closing": ("flush", "release"),
 }
 """name -> the operations that take their time"""

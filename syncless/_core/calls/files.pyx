@@ -26,7 +26,7 @@ from posix.unistd cimport close as close_fd
 
 from syncless._core.calls.filesystems cimport (
     FileSystem, Kind, Trial, any_slow, in_pool, in_pool_of, look_at, never, of_descriptor, of_path, pools_all,
-    tried,
+    reads_at_once, tried,
 )
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing
@@ -235,6 +235,15 @@ cpdef bint is_slow(int fd) except -1:
         return False
     system = of_descriptor(fd)
     return system is not None and (system.slow > 0 or pools_all())
+
+
+def must_read_first(int fd, object offset, object count) -> bool:
+    """Whether sendfile or splice of that part of a file would wait for a disk: it is to be read by other
+    means, or in a thread."""
+    cdef FileSystem system = of_descriptor(fd) if may_use_threads() else None
+    if system is None:
+        return False
+    return not reads_at_once(system, fd, max(<int64_t> offset, 0), max(<int64_t> count, 1))
 
 
 cdef object tried_on(int fd, object key, object function, tuple args, dict kwargs):

@@ -53,3 +53,4 @@ cdef bint pools_all() noexcept
 
 
 cdef bint lies_in_memory(int fd, int64_t offset, int64_t count) noexcept
+cdef bint reads_at_once(FileSystem system, int fd, int64_t offset, int64_t count) except -1

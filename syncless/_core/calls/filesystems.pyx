@@ -386,13 +386,15 @@ cdef extern from *:
     #include <sys/uio.h>
     #include <unistd.h>
 
-    static int syncless_absent(int fd, long long offset) {
+    static int syncless_absent(int fd, long long offset) {    /* -1: the file system does not say */
     #if SYNCLESS_PREADV2
         char byte;
         struct iovec piece = {&byte, 1};
-        return preadv2(fd, &piece, 1, (off_t) offset, RWF_NOWAIT) < 0 && errno == EAGAIN;
+        if (preadv2(fd, &piece, 1, (off_t) offset, RWF_NOWAIT) >= 0)
+            return 0;
+        return errno == EAGAIN ? 1 : -1;
     #else
-        return 0;
+        return -1;
     #endif
     }
 
@@ -408,13 +410,25 @@ cdef extern from *:
         free(into);
     }
     """
-    bint syncless_absent(int fd, long long offset) noexcept nogil
+    int syncless_absent(int fd, long long offset) noexcept nogil
     void syncless_bring_in(int fd, long long offset, long long count) noexcept nogil
 
 
 cdef bint lies_in_memory(int fd, int64_t offset, int64_t count) noexcept:
     """Whether reading that part need not wait for a disk; True as well where the file system does not say."""
-    return not (syncless_absent(fd, offset) or (count > 1 and syncless_absent(fd, offset + count - 1)))
+    return not (syncless_absent(fd, offset) > 0 or (count > 1 and syncless_absent(fd, offset + count - 1) > 0))
+
+
+cdef bint reads_at_once(FileSystem system, int fd, int64_t offset, int64_t count) except -1:
+    """Whether that part of a file can be read without waiting, as far as it is known: where the file system
+    does not say, by the trial of reads. `count` is at least 1."""
+    cdef int absent
+    if system.slow > 0 or mode == POOL:
+        return False
+    absent = syncless_absent(fd, offset)
+    if absent == 0 and count > 1:
+        absent = syncless_absent(fd, offset + count - 1)
+    return absent == 0 if absent >= 0 else system.trial_of("read").direct()
 
 
 def bring_in(int fd, int64_t offset, int64_t count) -> None:

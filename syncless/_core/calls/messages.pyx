@@ -9,6 +9,7 @@ Hosts that are numbers go to the C library, which answers for them without askin
 
 import _socket
 import os
+from functools import partial
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_Clear, PyErr_ExceptionMatches
@@ -27,6 +28,7 @@ from syncless._core.calls.sockets cimport (
 from syncless._core.cpython.layouts cimport socket
 from syncless._core.poll.poller cimport READ, WRITE
 
+from syncless._core.calls.files import FileFunction
 from syncless._core.calls.sockets import connect_error
 
 cdef extern from "Python.h":
@@ -302,7 +304,7 @@ def sendto(socket self not None, data, *args):
             wait(self, WRITE, &deadline)
     else:
         address = resolved(self, args[len(args) - 1])
-        n = run(self, WRITE, flags, native_sendto, (self, data, flags | MSG_DONTWAIT, address))
+        n = run(self, WRITE, flags, reaching(self, address, native_sendto), (self, data, flags | MSG_DONTWAIT, address))
     if not sends_all(self, flags) or n >= memoryview(data).nbytes:
         return n
     # the address, and the flag that connects, went with the first part
@@ -391,17 +393,33 @@ def sendmsg(socket self not None, buffers, ancdata=(), int flags=0, address=None
         arguments = (self, buffers, ancdata, flags | MSG_DONTWAIT)
     else:
         arguments = (self, buffers, ancdata, flags | MSG_DONTWAIT, resolved(self, address))
-    sent = run(self, WRITE, flags, native_sendmsg, arguments)
+    sent = run(self, WRITE, flags, reaching(self, address, native_sendmsg), arguments)
     if pieces is None or not all or sent >= sum([memoryview(piece).nbytes for piece in pieces]):
         return sent
     # descriptors and addresses went with the first part
     return send_rest(self, b"".join(pieces), sent, flags & ~MSG_FASTOPEN)
 
 
+def of_path(path, method, *args):
+    """method(*args), which looks for a path; an argument of FileFunction."""
+    return method(*args)
+
+
+cdef object by_path = FileFunction(of_path)
+
+
+cdef object reaching(socket self, object address, object method):
+    """The method, as it is to be called with this address. The file of a UNIX socket may lie on a slow disk;
+    an abstract name does not."""
+    if self.sock_family != AF_UNIX or not address or type(address) not in (str, bytes):
+        return method
+    return method if address[0] in (0, "\0") else partial(by_path, address, method)
+
+
 def connect(socket self not None, address, /):
     """connect(address); parks until connected. Raises OSError or TimeoutError."""
     try:
-        error = connect_error(self, native_connect_ex, resolved(self, address))
+        error = connect_error(self, reaching(self, address, native_connect_ex), resolved(self, address))
     except (TypeError, OverflowError) as wrong:
         raise type(wrong)(str(wrong).replace("connect_ex()", "connect()")) from None
     if error < 0:
@@ -412,10 +430,10 @@ def connect(socket self not None, address, /):
 
 def connect_ex(socket self not None, address, /):
     """connect_ex(address) -> 0 or an errno; parks until it is decided."""
-    error = connect_error(self, native_connect_ex, resolved(self, address))
+    error = connect_error(self, reaching(self, address, native_connect_ex), resolved(self, address))
     return EAGAIN if error < 0 else error
 
 
 def bind(socket self not None, address, /):
     """bind(address)."""
-    native_bind(self, resolved(self, address))
+    reaching(self, address, native_bind)(self, resolved(self, address))
