@@ -249,7 +249,9 @@ def main() -> None:
         "unexplained": sorted(
             name for name in left if not any(fnmatch.fnmatchcase(name, pattern) for pattern in known)
         ),
-        "unneeded": sorted(known.keys() - needed),
+        "unneeded": sorted(
+            pattern for pattern in known.keys() - needed if not known[pattern].startswith("Python ")
+        ),
     }
     print(json.dumps(told, indent=1))
     sys.exit(bool(told["unexplained"] or (sys.version_info[:2] == COMPLETE and told["unneeded"])))

@@ -416,7 +416,9 @@ cdef extern from *:
 
 cdef bint lies_in_memory(int fd, int64_t offset, int64_t count) noexcept:
     """Whether reading that part need not wait for a disk; True as well where the file system does not say."""
-    return not (syncless_absent(fd, offset) > 0 or (count > 1 and syncless_absent(fd, offset + count - 1) > 0))
+    if syncless_absent(fd, offset) > 0:
+        return False
+    return count <= 1 or syncless_absent(fd, offset + count - 1) <= 0
 
 
 cdef bint reads_at_once(FileSystem system, int fd, int64_t offset, int64_t count) except -1:

@@ -304,7 +304,8 @@ def sendto(socket self not None, data, *args):
             wait(self, WRITE, &deadline)
     else:
         address = resolved(self, args[len(args) - 1])
-        n = run(self, WRITE, flags, reaching(self, address, native_sendto), (self, data, flags | MSG_DONTWAIT, address))
+        method = reaching(self, address, native_sendto)
+        n = run(self, WRITE, flags, method, (self, data, flags | MSG_DONTWAIT, address))
     if not sends_all(self, flags) or n >= memoryview(data).nbytes:
         return n
     # the address, and the flag that connects, went with the first part
@@ -400,12 +401,12 @@ def sendmsg(socket self not None, buffers, ancdata=(), int flags=0, address=None
     return send_rest(self, b"".join(pieces), sent, flags & ~MSG_FASTOPEN)
 
 
-def of_path(path, method, *args):
+def _of_path(path, method, *args):
     """method(*args), which looks for a path; an argument of FileFunction."""
     return method(*args)
 
 
-cdef object by_path = FileFunction(of_path)
+cdef object by_path = FileFunction(_of_path)
 
 
 cdef object reaching(socket self, object address, object method):
