@@ -181,6 +181,7 @@ FACILITIES = {
         #error "a signal for one thread is asked for in Linux's way"
         #endif
         int f(struct sigevent *e, timer_t *t) { return timer_create(CLOCK_THREAD_CPUTIME_ID, e, t); }""",
+    "ERRQUEUE": "#include <sys/socket.h>\nint flag = MSG_ERRQUEUE;",
     "SIOCOUTQ": "#include <linux/sockios.h>\n#include <sys/ioctl.h>\nint request = SIOCOUTQ;",
 }
 LINUX = frozenset(FACILITIES)

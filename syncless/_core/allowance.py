@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from syncless._core.cpython.functions import original_of
 
 # The interpreter's own, whatever is put in their place later (syncless.patches): none of these files waits.
+_monotonic = time.monotonic
 _open, _read, _close = original_of(os.open), original_of(os.read), original_of(os.close)
 _affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
 
@@ -45,7 +46,7 @@ class Allowance:
         return self._memory
 
     def _look(self) -> None:
-        now = time.monotonic()
+        now = _monotonic()
         if now - self._read_at < SECONDS:
             return
         processors = len(_affinity(0)) if _affinity is not None else os.cpu_count() or 1

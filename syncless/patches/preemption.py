@@ -15,6 +15,7 @@ Price: nothing while all wait; else two signals for HELD_NS. Guarded by tests/pa
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+import atexit
 import os
 from collections.abc import Callable
 from types import FrameType
@@ -44,12 +45,14 @@ class Preemption:
         self._refused = False
         self._last: tuple[Any, int] = (None, 0)
         """The tasklet that ran at the last signal, and how often it had gone on until then."""
+        self._is_over = False
         at_fork(in_child=self._forget)
+        atexit.register(self._end)
 
     def start(self) -> None:
         """From now on, until stop(). Without effect where the system has no such timer, or the program uses
         the signal."""
-        if self._timer is None and not self._refused:
+        if self._timer is None and not self._refused and not self._is_over:
             self._refused = True
             try:
                 if _getsignal(NUMBER) not in (_signal.SIG_DFL, self._tick):
@@ -66,6 +69,13 @@ class Preemption:
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.set(0)
+
+    def _end(self) -> None:
+        """The interpreter puts the handlers of all signals back when it ends, and the next one would kill the
+        process."""
+        self._is_over = True
+        self.stop()
+        self._timer = None
 
     def _forget(self) -> None:
         """In the child of a fork, which has no timers."""

@@ -59,7 +59,7 @@ def as_served(application: Any) -> Any:
             return as_served(more._replace(application=load(application)))
         except TypeError as error:
             raise TypeError(f"{application}: {error}") from None
-    if hasattr(application, "begin_in"):
+    if isinstance(application, Behind) or hasattr(application, "begin_in"):
         return application
     asked = more.interface
     if asked == "wsgi" or (asked == "auto" and not (is_asgi(application) or is_asgi2(application))):

@@ -236,7 +236,7 @@ class Episode:
         if not self.world.moves:
             return
         (here,) = server.listeners
-        there = server.listener_for(server.application_at(server.address), False)
+        there = server.listener_for(server.application_at(server.address), server.address, False)
         join(here, there)
         with socket.socket(socket.AF_UNIX) as sock:
             acceptor = Acceptor(there, sock.fileno())

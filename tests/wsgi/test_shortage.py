@@ -156,7 +156,7 @@ for start, paths in (wsgi, [b"/"]), (mixed, [b"/", b"/hello"]):
     server.stop()
 server, sock = wsgi(), socket.socket()      # connections move to another listener of the same socket
 (here,) = server.listeners
-there = server.listener_for(server.application_at(server.address), False)
+there = server.listener_for(server.application_at(server.address), server.address, False)
 join(here, there)
 acceptor = Acceptor(there, sock.fileno())
 acceptor.rest()

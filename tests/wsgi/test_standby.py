@@ -671,7 +671,7 @@ def beside():
     def make(server):
         (first,) = server.listeners
         sock = blocking.socket()
-        other = server.listener_for(server.application_at(server.address), False)
+        other = server.listener_for(server.application_at(server.address), server.address, False)
         join(first, other)
         acceptor = Acceptor(other, sock.fileno())
         acceptor.rest()

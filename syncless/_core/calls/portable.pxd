@@ -35,8 +35,10 @@ cdef extern from *:
     #ifndef MSG_FASTOPEN
     #define MSG_FASTOPEN 0
     #endif
-    #ifndef MSG_ERRQUEUE
-    #define MSG_ERRQUEUE 0
+    #if SYNCLESS_ERRQUEUE
+    #define SYNCLESS_MSG_ERRQUEUE MSG_ERRQUEUE
+    #else
+    #define SYNCLESS_MSG_ERRQUEUE 0
     #endif
 
     /* Nanoseconds for which a blocking call on the descriptor waits; 0: for ever, or it is no socket. */
@@ -90,7 +92,8 @@ cdef extern from *:
     int sigemptyset(sigset_t* signals)
     int sigaddset(sigset_t* signals, int number)
     int signal_descriptor "syncless_signal_descriptor" (const sigset_t* signals)
-    int MSG_NOSIGNAL, MSG_FASTOPEN, MSG_ERRQUEUE
+    int MSG_NOSIGNAL, MSG_FASTOPEN
+    int MSG_ERRQUEUE "SYNCLESS_MSG_ERRQUEUE"
     long long kernel_limit "syncless_kernel_limit" (int fd, bint writing) nogil
     int accept_connection "syncless_accept_connection" (int listener, void* address, unsigned int* length,
                                                         bint blocks) noexcept nogil
