@@ -1,6 +1,8 @@
 """A handler of a signal is the main thread's, in the child of a fork, too; the interpreter without the patch
 says what that means."""
 
+import sys
+
 import pytest
 
 from tests.programs import run_patched, run_python
@@ -100,6 +102,8 @@ def both_ways(program):
 
 @pytest.mark.parametrize("place", PLACES)
 def test_what_a_handler_raises_in_the_child_of_a_fork_ends_its_wait(place):
+    if place != "main" and sys.version_info >= (3, 13):
+        pytest.skip("unpatched, such children hang at their end since Python 3.13")
     told = both_ways(FORKS + PLACES[place])
     lines = told.splitlines()
     assert len(lines) == 9
