@@ -73,6 +73,10 @@ QUICK_SELECTION = (
 )
 
 
+QUICK = "not slow and not realtime and not wide"
+"""Tests on another Python in the gate: what tries combinations is tried on one (tests/wide.py)."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Part:
     name: str
@@ -133,11 +137,11 @@ def built(version: str) -> str:
     """
 
 
-def on_python(version: str, *arguments: str) -> str:
+def on_python(version: str, *arguments: str, marks: str = "not slow and not realtime") -> str:
     """Commands: that build, and its tests, but for those that must be alone."""
     return f"""
         {built(version)}
-        $run make test "${{with[@]}}" ARGS="-m 'not slow and not realtime' {" ".join(arguments)}"
+        $run make test "${{with[@]}}" ARGS="-m '{marks}' {" ".join(arguments)}"
     """
 
 
@@ -151,7 +155,7 @@ WHEEL = """
     cd "$empty"
     PYTHONWARNINGS=ignore venv/bin/python -m pip install --quiet --no-compile --group test
     rm tests/core/test_builds.py # there is nothing to build
-    venv/bin/python -m tests tests/core tests/http -m 'not slow and not realtime'
+    venv/bin/python -m tests tests/core tests/http -m "not slow and not realtime and not wide"
 """
 
 OF_USERS = "README.md Makefile setup.py pyproject.toml .ci tests/conftest.py tests/plugin.py"
@@ -193,14 +197,14 @@ PARTS = [
     Part(
         "newest",
         f"what differs between Pythons, on {NEWEST}",
-        on_python(NEWEST, *SELECTION),
+        on_python(NEWEST, *SELECTION, marks=QUICK),
         gate=True,
         after=("newest-build",),
     ),
     Part(
         "oldest",
         f"the same on {OLDEST}",
-        on_python(OLDEST, *SELECTION),
+        on_python(OLDEST, *SELECTION, marks=QUICK),
         gate=True,
         after=("oldest-build",),
     ),

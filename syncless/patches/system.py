@@ -27,6 +27,11 @@ from syncless._core.calls.threads import ThreadPool
 from syncless._core.cpython.functions import original_of
 from syncless.patches.registry import Patcher, when_imported
 
+try:
+    import termios  # now: a server may be another user later, who cannot read the library
+except ImportError:  # a system without terminals
+    termios = None  # type: ignore[assignment]
+
 ONE_BY_ONE = {
     "pwd": ("getpwnam", "getpwuid"),
     "grp": ("getgrnam", "getgrgid"),
@@ -230,8 +235,6 @@ def _terminal(patcher: Patcher, module: Any) -> None:
 
 
 def _control(patcher: Patcher, module: Any) -> None:
-    import termios
-
     at_once = {getattr(termios, name) for name in AT_ONCE if hasattr(termios, name)}
     original = original_of(module.ioctl)
     patiently = _in_pool(_devices, original)
