@@ -243,7 +243,7 @@ PARTS = [
         "seeded schedules and faults under sanitizers, by seeds that are known to be good",
         """
             make simulate SEED=1 ARGS='--episodes 20 --twice'
-            make simulate SEED=1000 SECONDS=40 ARGS='--episodes 60'
+            make simulate SEED=1000 SECONDS=25 ARGS='--episodes 40'
         """,
         gate=True,
         after=("build", "sanitize-quick"),  # whose tree it uses

@@ -99,7 +99,7 @@ def fails(folder, *options, start=None):
     return done.stderr
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
+@pytest.mark.parametrize("workers", ["0", pytest.param("1", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", WHY)
 @pytest.mark.parametrize("option", ["--access-log", "--error-log"])
 def test_log_file_that_others_have_linked_to_roots_is_refused(folder, option, kind, workers):
