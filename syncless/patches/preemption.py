@@ -43,8 +43,8 @@ class Preemption:
         self._is_thread = is_thread
         self._timer: ProcessorTimer | None = None
         self._refused = False
-        self._last: tuple[Any, int] = (None, 0)
-        """The tasklet that ran at the last signal, and how often it had gone on until then."""
+        self._last = (0, 0)
+        """The number of the tasklet that ran at the last signal, and how often it had gone on until then."""
         self._is_over = False
         at_fork(in_child=self._forget)
         atexit.register(self._end)
@@ -83,11 +83,11 @@ class Preemption:
 
     def _tick(self, number: int, frame: FrameType | None) -> None:
         me = current()
-        now = me, 0 if me is None else me.switches
+        now = id(me), 0 if me is None else me.switches  # the tasklet itself would live until the next signal
         if me is None or now != self._last:
             self._last = now
         elif (me.is_main or self._is_thread(me)) and not _is_inside_ours(frame):
-            self._last = None, 0
+            self._last = 0, 0
             uninterrupted(sleep, 0)
 
 

@@ -181,14 +181,21 @@ class Methods:
     methods are changed, too."""
 
     def __init__(self) -> None:
-        self._members: dict[str, set[int]] = {}
+        self._members: dict[str, list[Any]] = {}
+        """By name. They are held: another object could have the number of one that is gone."""
         self._changed: list[weakref.ref[Any]] = []
 
     def add(self, owner: type, name: str, new: Any) -> None:
         """`new`: the member of a class that replaces one of that name. A `with` block ends as it has begun,
         but for that of a Lock, for which tasklets may wait."""
         if not name.startswith("__") or (owner is _thread.LockType and name == "__exit__"):
-            self._members.setdefault(name, set()).add(id(new))
+            self._members.setdefault(name, []).append(new)
+
+    def drop(self, name: str, new: Any) -> None:
+        """It replaces nothing any more."""
+        left = [each for each in self._members.pop(name, ()) if each is not new]
+        if left:
+            self._members[name] = left
 
     def replace(self) -> None:
         """Changes those that there are, and changes back those whose classes have the originals again."""
@@ -203,7 +210,7 @@ class Methods:
                 if owner is None or isinstance(owner, (ModuleType, type)):
                     continue
                 new = _member_of(type(owner), each.__name__)
-                if id(new) in self._members[each.__name__]:
+                if any(new is member for member in self._members[each.__name__]):
                     change_builtin(each, new.__get__(owner, type(owner)))
                     self._changed.append(weakref.ref(each))
 
@@ -246,6 +253,7 @@ class Patcher:
         old = owner.__dict__.get(name, _ABSENT)
 
         def restore() -> None:
+            self._methods.drop(name, new)
             if old is _ABSENT:
                 delattr(owner, name)
             else:
@@ -264,7 +272,12 @@ class Patcher:
         self._methods.add(owner, name, new)
         _show_signature(old, new)
         target = f"{owner.__module__}.{owner.__qualname__}.{name}"
-        self.note(target, new, why, lambda: set_in_type(owner, name, old))
+
+        def restore() -> None:
+            self._methods.drop(name, new)
+            set_in_type(owner, name, old)
+
+        self.note(target, new, why, restore)
 
     def member_of_module(self, module: ModuleType, name: str, new: Any, why: str) -> None:
         """Binds a global of one module only."""
