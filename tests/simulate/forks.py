@@ -6,7 +6,8 @@ with the outcome or what was found. The standard error of episode N is FOLDER/N.
 A seed brings an episode back exactly only if all else is equal: what has been imported and cached, the
 addresses of objects, descriptors, the time, and threads. So an episode begins as a copy of one process, which
 does nothing but fork. Virtual time begins at a fixed moment. Calls for OS threads are made in place, between
-two turns of others. The command gives fixed hashes and addresses (__main__.py).
+two turns of others. No thread is stopped for the processor time it took, which is the machine's. The command
+gives fixed hashes and addresses (__main__.py).
 """
 
 import argparse
@@ -64,6 +65,13 @@ def without_threads():
     threads.ThreadPool.start = lambda pool, function: syncless.spawn(function) and None
     nonblockingtext._ready = is_writable
     nonblockingtext._start_new_thread = lambda function, arguments: syncless.spawn(function, *arguments)
+
+
+def without_preemption():
+    """Processor time decides when it comes."""
+    from syncless.patches import preemption
+
+    preemption.Preemption.start = lambda threads: None
 
 
 def with_stepped_handlers():
@@ -135,6 +143,7 @@ def warm(folder, explores):
     handlers = made_handlers(folder)
     patches.patch_all()
     without_threads()
+    without_preemption()
     with_stepped_handlers()
     from tests.simulate.episode import Episode
     from tests.simulate.faults import Faults
