@@ -154,8 +154,7 @@ WHEEL = """
     git ls-files -z | grep -zv '^syncless/' | xargs -0 cp --parents -t "$empty"
     cd "$empty"
     PYTHONWARNINGS=ignore venv/bin/python -m pip install --quiet --no-compile --group test
-    rm tests/core/test_builds.py # there is nothing to build
-    venv/bin/python -m tests tests/core tests/http -m "not slow and not realtime and not wide"
+    venv/bin/python -m tests tests/stackless tests/http -m "not slow and not realtime and not wide"
 """
 
 OF_USERS = "README.md Makefile setup.py pyproject.toml .ci tests/conftest.py tests/plugin.py"
@@ -195,6 +194,9 @@ PARTS = [
     Part("newest-build", f"one for {NEWEST}", built(NEWEST), gate=True, aside=True, after=("build", "root")),
     Part("test", "all tests that are not slow", "make test ARGS=\"-m 'not slow'\"", gate=True, alone=True),
     Part(
+        "sanitize-quick", "HTTP and the engine under sanitizers", "make sanitize ARGS='--quick'", gate=True
+    ),  # it takes the longest
+    Part(
         "newest",
         f"what differs between Pythons, on {NEWEST}",
         on_python(NEWEST, *SELECTION, marks=QUICK),
@@ -207,6 +209,13 @@ PARTS = [
         on_python(OLDEST, *SELECTION, marks=QUICK),
         gate=True,
         after=("oldest-build",),
+    ),
+    Part(
+        "simulate-quick",
+        "seeded schedules and faults under sanitizers, by seeds that are known to be good, each twice",
+        "make simulate SEED=1 SECONDS=30 ARGS='--episodes 60 --twice'",
+        gate=True,
+        after=("build", "sanitize-quick"),  # whose tree it uses
     ),
     Part(
         "3.13-quick",
@@ -230,23 +239,12 @@ PARTS = [
         after=("root", "newest-build"),  # both may install debootstrap
         begins_within=240,  # it takes minutes beside others, and the gate has twenty
     ),
-    Part("sanitize-quick", "HTTP and the engine under sanitizers", "make sanitize ARGS='--quick'", gate=True),
     Part("wheel", "the wheel, tested in an empty directory without our sources", WHEEL, gate=True),
     Part(
         "fidelity-quick",
         "the interpreter's own tests, patched",
         "make fidelity ARGS='-j3 --quick'",
         gate=True,
-    ),
-    Part(
-        "simulate-quick",
-        "seeded schedules and faults under sanitizers, by seeds that are known to be good",
-        """
-            make simulate SEED=1 ARGS='--episodes 20 --twice'
-            make simulate SEED=1000 SECONDS=25 ARGS='--episodes 40'
-        """,
-        gate=True,
-        after=("build", "sanitize-quick"),  # whose tree it uses
     ),
     Part(
         "slow",
