@@ -8,7 +8,9 @@ grpcio have files of their own.
 
 from __future__ import annotations
 
+import functools
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from syncless.patches import grpc, mysql, psycopg2, queries
@@ -21,12 +23,39 @@ IN_THREADS = (
     "zmq.backend.cython._zmq.proxy",
     "zmq.backend.cython._zmq.proxy_steerable",
 )
+KAFKA = (
+    *("poll", "consume", "flush", "commit", "close", "list_topics", "cluster_id"),
+    *("committed", "get_watermark_offsets", "offsets_for_times", "unsubscribe"),
+    *("init_transactions", "send_offsets_to_transaction", "commit_transaction", "abort_transaction"),
+)
+"""Methods of confluent_kafka's Consumer and Producer that wait for a broker."""
 _pool = Offload(1024, "waits in C")  # a wait may last as long as the process
 
 
 def _psycopg(patcher: Patcher, waiting: Any) -> None:
     """psycopg has several ways to wait. The one that uses selectors is cooperative."""
     patcher.member_of_module(waiting, "wait", waiting.wait_selector, "waits in C")
+
+
+def _unless_at_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of Kafka in OS threads, but if its timeout, the last argument, is 0: it is called so after each
+    message."""
+    in_thread = _pool.wrap(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("timeout") == 0 or (len(args) == 2 and args[1] == 0):
+            return function(*args, **kwargs)
+        return in_thread(*args, **kwargs)
+
+    return call
+
+
+def _kafka(patcher: Patcher, library: Any) -> None:
+    for kind in (library.Consumer, library.Producer):
+        for name in KAFKA:
+            if name in vars(kind):
+                patcher.member_in_place(kind, name, _unless_at_once(vars(kind)[name]), "waits in C")
 
 
 def _engineio(patcher: Patcher, base_server: Any) -> None:
@@ -58,4 +87,5 @@ def patch(patcher: Patcher) -> None:
     when_imported(patcher, "pymysql.connections", mysql.pymysql)
     when_imported(patcher, "MySQLdb.connections", mysql.mysqlclient)
     when_imported(patcher, "grpc._cython.cygrpc", grpc.patch)
+    when_imported(patcher, "confluent_kafka.cimpl", _kafka)
     when_imported(patcher, "engineio.base_server", _engineio)

@@ -166,7 +166,7 @@ LIBRARIES = [
         REFUSED,
         "librdkafka waits for threads of its own by condition variables, not for descriptors",
         files=r"(librdkafka|cimpl)[.-].*",
-        instead='patch_all(offload=["confluent_kafka.Consumer", "confluent_kafka.Producer"])',
+        instead="patch_all(), whose area `drivers` moves its waits to OS threads",
     ),
 ]
 

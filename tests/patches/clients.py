@@ -463,7 +463,7 @@ IN_C = {
     "pymssql": ["pymssql"],
 }
 """Those that wait in C -> what patch_native() is to be given."""
-OFFLOADED = {"apsw": ["apsw.Connection"], "confluent-kafka": ["confluent_kafka.Consumer"]}
+OFFLOADED = {"apsw": ["apsw.Connection"]}
 """Those that cannot be patched -> what patch_all() is to offload."""
 
 
