@@ -38,8 +38,8 @@ def _psycopg(patcher: Patcher, waiting: Any) -> None:
 
 
 def _unless_at_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of Kafka in OS threads, but if its timeout, the last argument, is 0: it is called so after each
-    message."""
+    """A function of Kafka in OS threads, but not if its timeout, the last argument, is 0, which programs give
+    after each message."""
     in_thread = _pool.wrap(function)
 
     @functools.wraps(function)

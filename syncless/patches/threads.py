@@ -9,6 +9,7 @@ shorter ways to do so (see patches/types/locks.pyx).
 from __future__ import annotations
 
 import _thread
+import dis  # noqa: F401  cleanup.py needs it where a tasklet waits for a module's lock, which must import nothing
 import importlib
 import sys
 import threading

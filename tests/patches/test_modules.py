@@ -106,3 +106,37 @@ import time
 print(py.path.local('/').check())
 """
     assert run_python(program) == "True\n"
+
+
+@pytest.mark.parametrize("how", ["kill", "timeout"])
+def test_tasklet_interrupted_while_another_one_imports_ends_at_once(tmp_path, how):
+    """Its wait for the module's lock must import nothing itself: until Python 3.11 that breaks the lock."""
+    (tmp_path / "slow.py").write_text("import wait_here\nwait_here.event.wait()\n")
+    assert (
+        run_python(f"""
+import sys, types
+from syncless.patches import patch_all
+patch_all()
+import syncless
+sys.path.insert(0, {str(tmp_path)!r})
+sys.modules["wait_here"] = types.SimpleNamespace(event=syncless.Event())
+told = []
+def imports():
+    import slow
+def is_interrupted():
+    try:
+        with syncless.Timeout(0.001 if {how!r} == "timeout" else None):
+            import slow
+    except BaseException as error:
+        told.append(type(error).__name__)
+first, second = syncless.spawn(imports), syncless.spawn(is_interrupted)
+syncless.sleep(0)
+if {how!r} == "kill":
+    second.kill()
+second.join()
+sys.modules["wait_here"].event.set()
+first.join()
+print(*told, "slow" in sys.modules)
+""")
+        == {"kill": "TaskletExit True\n", "timeout": "Timeout True\n"}[how]
+    )
