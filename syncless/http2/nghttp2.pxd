@@ -131,5 +131,15 @@ cdef extern from *:
         nghttp2_option_set_max_continuations(option, SIZE_MAX);
     #endif
     }
+    /* Releases that know RFC 9218 alone send one response after the other unless the client asks for turns. */
+    static int syncless_take_turns(nghttp2_session *session, int32_t id) {
+    #ifdef NGHTTP2_EXTPRI_DEFAULT_URGENCY
+        nghttp2_extpri turns = {NGHTTP2_EXTPRI_DEFAULT_URGENCY, 1};
+        return nghttp2_session_change_extpri_stream_priority(session, id, &turns, 0);
+    #else
+        return (void) session, (void) id, 0;
+    #endif
+    }
     """
     void syncless_leave_to_credit(nghttp2_option* option)
+    int syncless_take_turns(nghttp2_session* session, int32_t id)

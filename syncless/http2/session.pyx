@@ -58,6 +58,7 @@ from syncless._core.exits import TaskletExit
 from syncless.http.errors import HTTP2_ERRORS
 
 cdef enum:
+    NO_RFC7540_PRIORITIES = 9   # RFC 9218, 2.1
     RESET = 5               # frames that a reset counts for
     CUT_OFF = 100           # that a list of fields which is far too large counts for
     REFILL = 500            # that a second allows
@@ -116,6 +117,7 @@ cdef int on_begin_headers(nghttp2_session* library, const nghttp2_frame* frame, 
     session.open_streams += 1
     session.in_head = <PyObject*> stream
     nghttp2_session_set_stream_user_data(library, stream.id, <void*> stream)
+    syncless_take_turns(library, stream.id)         # unless the request has a field `priority`
     Py_INCREF(stream)                               # given back when it is closed
     return 0
 
@@ -342,7 +344,7 @@ cdef class HTTP2Session(Frames):
         return loop.push(connection)
 
     cdef int open(self) except -1:
-        cdef nghttp2_settings_entry settings[3]
+        cdef nghttp2_settings_entry settings[4]
         cdef Buffer* out = &self.connection.stream.out
         cdef const uint8_t* frame = NULL
         cdef ssize_t size
@@ -356,7 +358,9 @@ cdef class HTTP2Session(Frames):
         settings[1].value = self.listener.limits.head.total
         settings[2].settings_id = NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL
         settings[2].value = True
-        nghttp2_submit_settings(self.library, NGHTTP2_FLAG_NONE, settings, 3)
+        settings[3].settings_id = NO_RFC7540_PRIORITIES
+        settings[3].value = True
+        nghttp2_submit_settings(self.library, NGHTTP2_FLAG_NONE, settings, 4)
         size = nghttp2_session_mem_send(self.library, &frame)
         if size < FRAME_HEAD + 6:
             raise MemoryError
