@@ -375,7 +375,7 @@ def _renew_conditions() -> None:
 def _in_place(patcher: Patcher, owner: type, members: dict[str, Any], why: str) -> None:
     for name, new in members.items():
         if name in vars(owner):
-            patcher.member_in_place(owner, name, new, why)
+            patcher.member_in_place(owner, name, new, why, kept=True)
 
 
 def _members(patcher: Patcher, owner: Any, members: dict[str, Any], why: str) -> None:

@@ -114,8 +114,8 @@ require("locks")
 
 cdef object lock_type = _thread.LockType
 cdef object rlock_type = _thread.RLock
-cdef object original_lock_acquire = _thread.LockType.acquire
-cdef object original_rlock_acquire = _thread.RLock.acquire
+cdef object original_lock_acquire = original_of(_thread.LockType.acquire)
+cdef object original_rlock_acquire = original_of(_thread.RLock.acquire)
 cdef double longest = threading.TIMEOUT_MAX
 
 
@@ -503,8 +503,8 @@ def watch_threads() -> None:
     threadend.watch_threads(thread_ended)
 
 
-cdef object original_put = _queue.SimpleQueue.put
-cdef object original_get = _queue.SimpleQueue.get
+cdef object original_put = original_of(_queue.SimpleQueue.put)
+cdef object original_get = original_of(_queue.SimpleQueue.get)
 
 
 def simple_queue_put(self, item, block=True, timeout=None):
