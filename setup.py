@@ -116,6 +116,7 @@ NATIVE = {
                 "incoming",
                 "bodies",
                 "calling",
+                "trust",
                 "steps",
                 "answer",
                 "sending",

@@ -1,4 +1,10 @@
-"""A wait of the thread by itself: in a destructor while the interpreter ends, when no other tasklet runs."""
+"""A wait of the thread by itself: in a destructor while the interpreter ends, when no other tasklet runs.
+
+Fact: no other OS thread runs Python code then, either. Danger: a destructor that joins a thread, or waits for
+a lock or a queue, gets nothing, and the process lives on until its timeout: psycopg's pool waits 5 seconds
+for each of its threads. Decision: a wait that only other code could end is over at once if it has a timeout;
+a wait for time or for a descriptor takes its time. Guarded by tests/patches/test_interpreter_ends.py.
+"""
 
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t

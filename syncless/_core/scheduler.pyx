@@ -453,6 +453,8 @@ cdef class Scheduler:
         if tasklet is None:
             return refuse_wait(self, why)
         if Py_IsFinalizing():       # a destructor tried to
+            if tasklet.place.owner != NULL and deadline != NEVER:       # for another tasklet
+                return TIMED_OUT
             return WOKEN if wait_alone(-1, 0, deadline) else TIMED_OUT
         if tasklet.pending is not None and not tasklet.shielded:
             return self.raise_pending(tasklet)

@@ -7,6 +7,9 @@ from syncless.http.request import Request
 from syncless.http.requestheads import RequestHeads
 from syncless.http.requestids import RequestIds
 
+def new_id() -> str: ...
+def id_of(request: Request, trusted: bool) -> str | None: ...
+
 class Upgrade:
     exchange: Exchange
     untaken: Callable[[], object] | None

@@ -158,6 +158,24 @@ def _begin_process():
 
 
 _begin_process()
+
+
+cdef int64_t next_number() noexcept:
+    global last_id
+    last_id += 1
+    return last_id
+
+
+def new_id() -> str:
+    """A request's own ID."""
+    return f"{process_id}-{next_number():x}"
+
+
+def id_of(request, bint trusted):
+    """The X-Request-ID that a trusted peer's request has, or None."""
+    given = request.field("x-request-id") if trusted else None
+    return given if given is not None and GIVEN_ID.fullmatch(given) else None
+
 at_fork(in_child=_begin_process)
 
 ctypedef int (*Unchecked)(Exchange exchange) noexcept       # negative: an exception is set
@@ -484,15 +502,11 @@ cdef class Exchange(Tasklet):
     def id(self) -> str:
         """The X-Request-ID of a trusted proxy, or an ID of our own, unique among all processes and made at
         the first use."""
-        global last_id
-        given = None
-        if self.peer is not None and self.peer.trusted:     # a session has none
-            given = self.request.field("x-request-id")
-        if given is not None and GIVEN_ID.fullmatch(given):
+        given = id_of(self.request, self.peer is not None and self.peer.trusted)    # a session has none
+        if given is not None:
             return given
         if self.own_id == 0:
-            last_id += 1
-            self.own_id = last_id
+            self.own_id = next_number()
         return f"{process_id}-{self.own_id:x}"
 
     @property

@@ -29,11 +29,18 @@ class RequestIds(NamedTuple):
 current_ids: ContextVar[RequestIds | None] = ContextVar("syncless.request_ids", default=None)
 
 
+def trace_of(traceparent: str | None) -> str | None:
+    """The trace's part of a field; None if that is none."""
+    found = TRACEPARENT.fullmatch(traceparent or "")
+    if traceparent is None or found is None or (found[1] == "00" and found[2]):
+        return None
+    return traceparent[3:35]
+
+
 def begin(request_id: str, traceparent: str | None) -> RequestIds:
     """The IDs of a request that begins, in its context. `traceparent`: the field of a trusted proxy, or
     None."""
-    found = TRACEPARENT.fullmatch(traceparent or "")
-    if found is None or (found[1] == "00" and found[2]):
+    if trace_of(traceparent) is None:
         random = os.urandom(24).hex()
         traceparent = f"00-{random[:32]}-{random[32:]}-00"  # nobody has recorded it
     ids = RequestIds(request_id, traceparent or "")

@@ -45,20 +45,27 @@ static int replaces_host(const struct call *call, int known, syncless_bytes *val
     return 1;
 }
 
+static int shows(const struct call *call, int known, const char *name, size_t size) {
+    return is_shown(&call->thread->server->trust, &call->conn->address, known, name, size);
+}
+
 static int field_at(const syncless_request *request, size_t index, syncless_bytes *name,
                     syncless_bytes *value) {
     const struct call *call = call_of_request(request);
-    const struct head_header *header;
-    if (index >= (size_t)request->field_count)
-        return 0;
-    header = &call->head->headers[index];
-    name->data = call->data + header->name;
-    name->size = header->name_size;
-    if (replaces_host(call, header->known, value))
+    int i;
+    for (i = 0; i < request->field_count; i++) {
+        const struct head_header *header = &call->head->headers[i];
+        name->data = call->data + header->name;
+        name->size = header->name_size;
+        if (!shows(call, header->known, name->data, name->size) || index--)
+            continue;
+        if (!replaces_host(call, header->known, value)) {
+            value->data = call->data + header->value;
+            value->size = header->value_size;
+        }
         return 1;
-    value->data = call->data + header->value;
-    value->size = header->value_size;
-    return 1;
+    }
+    return 0;
 }
 
 static int same_letters(const char *a, const char *b, size_t size) {
@@ -76,6 +83,8 @@ static int field(const syncless_request *request, const char *name, size_t size,
     int i, known = head_known(name, size);
     if (replaces_host(call, known, found))
         return 1;
+    if (!shows(call, known, name, size))
+        return 0;
     for (i = 0; i < request->field_count; i++) {
         const struct head_header *header = &call->head->headers[i];
         if (header->known == HEAD_DROPPED)
@@ -91,13 +100,17 @@ static int field(const syncless_request *request, const char *name, size_t size,
     return 0;
 }
 
+int is_mapped(const struct address *address) {
+    static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    return address->family == AF_INET6 && !memcmp(address->bytes, mapped, 12);
+}
+
 /* The address as Python shows it: IPv4 inside IPv6 as IPv4. Its length. */
 size_t show_address(const struct address *address, char *text, size_t room) {
-    const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     text[0] = 0;
     if (address->family == AF_INET)
         inet_ntop(AF_INET, address->bytes, text, (socklen_t)room);
-    else if (address->family == AF_INET6 && !memcmp(address->bytes, mapped, 12))
+    else if (is_mapped(address))
         inet_ntop(AF_INET, address->bytes + 12, text, (socklen_t)room);
     else if (address->family == AF_INET6)
         inet_ntop(AF_INET6, address->bytes, text, (socklen_t)room);

@@ -11,6 +11,7 @@ import os
 import select
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from socket import socket
 from typing import Any
 
@@ -20,11 +21,12 @@ from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.acceptor import Acceptor
 from syncless.http.errors import REASONS
-from syncless.http.exchange import Application
+from syncless.http.exchange import Application, id_of, new_id
 from syncless.http.handlerthreads import AcceptControl
 from syncless.http.limits import Limits
 from syncless.http.listener import Counters, Listener, Quota
 from syncless.http.request import HeadRequest
+from syncless.http.requestids import trace_of
 from syncless.http.trust import REQUEST_START, seconds_since
 from syncless.native.routing import parse_routes
 from syncless.native.threads import Inbox, Shared, Threads, reclaim
@@ -47,11 +49,21 @@ LOST = (
 class Ended:
     """What the access log asks of a request that a thread has answered."""
 
-    id = trace_id = None
     queue_seconds: float | None = None
 
-    def __init__(self, closes: int):
+    def __init__(self, closes: int, request: HeadRequest, trusted: bool, has_ids: bool):
         self.ending = "-" if closes else "+"
+        self._request, self._trusted, self._has_ids = request, trusted, has_ids
+
+    @cached_property
+    def id(self) -> str:
+        return id_of(self._request, self._trusted) or new_id()
+
+    @property
+    def trace_id(self) -> str | None:
+        """Only a trusted proxy's: nobody has seen one of our own."""
+        given = self._request.field("traceparent") if self._has_ids and self._trusted else None
+        return trace_of(given)
 
 
 class NativeHandlers:
@@ -87,6 +99,7 @@ class NativeHandlers:
                 self.limits,
                 logs=log is not None,
                 logs_fields=log is not None and log.wants_headers,
+                forwarding=server.forwarding,
             )
             self._inbox = Inbox(threads, self._notice, self._fault, self._record)
             self._threads = threads
@@ -314,13 +327,15 @@ class NativeHandlers:
         if refused:
             request, ended = HeadRequest(data, *client, refused=True), None
         elif server.trusted is not None and server.trusted(address):
-            request, ended = HeadRequest(data, *client, keeps=server.forwarding.keeps), Ended(closes)
+            request = HeadRequest(data, *client, keeps=server.forwarding.keeps)
+            ended = Ended(closes, request, True, server.request_ids)
             server.forwarding(request)
             if server.forwarding.keeps(REQUEST_START) and (start := request.field(REQUEST_START)) is not None:
                 age = seconds_since(start)
                 ended.queue_seconds = None if age is None else max(0.0, age - ns / 1e9)
         else:
-            request, ended = HeadRequest(data, *client), Ended(closes)
+            request = HeadRequest(data, *client)
+            ended = Ended(closes, request, False, server.request_ids)
         reason = f"{status} {REASONS.get(status, '')}"
         lines = [line.partition(": ") for line in fields.decode("latin-1").split("\r\n")[:-1]]
         headers = [(name, value) for name, _, value in lines]

@@ -16,6 +16,7 @@
        answer.c        the head and the body of a response, refusals
        sending.c       what is sent, at once or later
        handlers.c      the functions that a handler calls
+       trust.c         which fields of a request it sees
        routes.c        which handler answers
        deadlines.c     lists of connections by the start of their times
        messages.c      queues between threads; what the logs are told
@@ -248,8 +249,23 @@ struct text {
     size_t size;
 };
 
+struct network {
+    uint8_t size, mask[16], base[16];   /* 4 or 16 bytes of an address, and which of them count */
+};
+
+enum { SHOWN, SHOWN_IF_TRUSTED, HIDDEN };
+
+struct trust {
+    uint8_t known[256];                 /* which fields handlers see, by the index in head_known_names */
+    struct text forwarding;             /* all others that begin so are hidden */
+    int everybody, unix_sockets;
+    struct network *networks;           /* of trusted peers */
+    int network_count;
+};
+
 struct server {
     struct routes *routes;
+    struct trust trust;
     struct limits limits;
     struct text reasons[CODES];         /* "HTTP/1.1 200 OK\r\n" */
     struct text refusals[CODES];        /* the body of an answer of the server's own; size 0: none */
@@ -371,8 +387,13 @@ int too_slow(struct thread *t, struct conn *c);
 int may_wait(struct thread *t, struct conn *c);
 void drop_unsent(struct thread *t, struct conn *c);
 
+/* trust.c */
+int is_shown(const struct trust *trust, const struct address *address, int known, const char *name,
+             size_t size);
+
 /* handlers.c */
 extern const struct syncless_calls CALLS;
+int is_mapped(const struct address *address);   /* IPv4 inside IPv6 */
 size_t show_address(const struct address *address, char *text, size_t room);
 
 /* deadlines.c */

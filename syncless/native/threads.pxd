@@ -77,8 +77,20 @@ cdef extern from "server.h" nogil:
         const route* busy_with
         int ended, drained
         unsigned long id
+    struct network:
+        uint8_t size
+        uint8_t mask[16]
+        uint8_t base[16]
+    enum:
+        SHOWN_IF_TRUSTED, HIDDEN
+    struct trust:
+        uint8_t known[256]
+        text forwarding
+        int everybody, unix_sockets, network_count
+        network* networks
     struct server:
         routes* routes
+        trust trust
         limits limits
         text reasons[CODES]
         text refusals[CODES]
@@ -121,6 +133,7 @@ cdef class Threads:
     cdef int wake_all(self) except -1
     cdef message* take_messages(self) noexcept
     cdef int set_routes(self, list wanted) except -1
+    cdef int set_trust(self, object forwarding) except -1
     cdef int set_text(self, text* to, str words) except -1
     cdef const char* keep(self, str words, size_t* size) except NULL
 

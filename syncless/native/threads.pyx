@@ -39,12 +39,13 @@ from syncless.http.listener cimport (
 )
 from syncless.http.peer cimport Incoming
 from syncless.http.stream cimport Stream
-from syncless.http.wire cimport BUCKETS, CODES, head
+from syncless.http.wire cimport BUCKETS, CODES, head, name_of
 from syncless.native.handler cimport Handler
 
 from syncless._core.threadloop import current_loop
 from syncless.http.errors import EXPLANATIONS, refusal, status_line
 from syncless.http.limits import limit_values
+from syncless.http.trust import FORWARDING, is_forwarding
 
 cdef enum:
     COUNTED = 2 * CODES + BUCKETS + 1
@@ -115,15 +116,16 @@ cdef enum:
 
 
 cdef class Threads:
-    """Threads(routes, count, limits, logs=False, logs_fields=False): `routes` as routing.py gives them; not
-    yet running. ``logs``: requests are told for the access log; ``logs_fields``: with the fields of their
-    responses."""
+    """Threads(routes, count, limits, logs=False, logs_fields=False, forwarding=None): `routes` as routing.py
+    gives them; not yet running. ``logs``: requests are told for the access log; ``logs_fields``: with the
+    fields of their responses. ``forwarding``: which fields of which peers handlers see, http/trust.py."""
 
     def __cinit__(self):
         self.core.python.event = -1
 
     def __init__(
         self, list routes not None, int count, limits_, *, bint logs=False, bint logs_fields=False,
+        forwarding=None,
     ):
         cdef int i
         if not 1 <= count <= READERS:
@@ -138,6 +140,7 @@ cdef class Threads:
         for code in EXPLANATIONS:
             self.set_text(&self.core.refusals[code], refusal(code))
         self.set_routes(routes)
+        self.set_trust(forwarding)
         self.core.logs = logs
         self.core.logs_fields = logs_fields
         self.core.owned_size = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1] & 0x7fffffff, 1 << 20)
@@ -162,9 +165,36 @@ cdef class Threads:
         if self.core.python.event >= 0:
             os_close(self.core.python.event)
         routes_free(self.core.routes)
+        free(self.core.trust.networks)
         free(self.core.threads)
         free(self.core.listeners)
         free(self.core.owned)
+
+    cdef int set_trust(self, object forwarding) except -1:
+        cdef trust* to = &self.core.trust
+        cdef network* one
+        cdef int i = 0
+        self.set_text(&to.forwarding, FORWARDING)
+        while name_of(i) != NULL:
+            name = name_of(i).decode()
+            if is_forwarding(name):
+                kept = forwarding is not None and forwarding.keeps(name)
+                to.known[i] = SHOWN_IF_TRUSTED if kept else HIDDEN
+            i += 1
+        if forwarding is None:
+            return 0
+        to.everybody, to.unix_sockets = forwarding.trust.everybody, forwarding.trust.unix
+        networks = forwarding.trust.networks
+        to.networks = <network*> calloc(len(networks) + 1, sizeof(network))
+        if to.networks == NULL:
+            raise MemoryError
+        for size, mask, base in networks:
+            one = &to.networks[to.network_count]
+            one.size = size
+            memcpy(one.mask, PyBytes_AS_STRING(mask.to_bytes(size, "big")), size)
+            memcpy(one.base, PyBytes_AS_STRING(base.to_bytes(size, "big")), size)
+            to.network_count += 1
+        return 0
 
     cdef int set_text(self, text* to, str words) except -1:
         to.data = self.keep(words, &to.size)

@@ -285,7 +285,8 @@ def patch(patcher: Patcher) -> None:
     for name in ENTRY:
         patcher.member_in_place(os.DirEntry, name, EntryMethod(getattr(os.DirEntry, name)).method(), waits)
     for name, method in FILE.items():
-        patcher.member_in_place(io.FileIO, name, method, "waits for the other end of a pipe, or for a disk")
+        why = "waits for the other end of a pipe, or for a disk"
+        patcher.member_in_place(io.FileIO, name, method, why, kept=True)
     for name in FILE_SOMETIMES:
         patcher.member_in_place(io.FileIO, name, fileobjects.file_method(getattr(io.FileIO, name)), waits)
     for owner in fileobjects.BUFFERED:

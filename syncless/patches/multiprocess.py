@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from syncless._core.cpython.functions import original_of
 from syncless._core.current import current, give_way, sleep
 from syncless._core.threadloop import current_loop
 from syncless.patches.registry import Patcher, instances_of
@@ -29,9 +30,9 @@ FIRST_PAUSE, LAST_PAUSE = 0.0001, 0.005
 RECURSIVE = 0
 """The kind of semaphore that belongs to its holder: an RLock."""
 
-_acquire: Any = getattr(SemLock, "acquire", None)
-_release: Any = getattr(SemLock, "release", None)
-_is_mine: Any = getattr(SemLock, "_is_mine", None)
+_acquire: Any = original_of(getattr(SemLock, "acquire", None))
+_release: Any = original_of(getattr(SemLock, "release", None))
+_is_mine: Any = original_of(getattr(SemLock, "_is_mine", None))
 _owners: dict[int, int] = {}
 """id of an RLock that this OS thread holds -> the tasklet to which it belongs."""
 
@@ -126,5 +127,6 @@ def patch(patcher: Patcher) -> None:
             "_is_mine": is_mine,
         }
         for name, new in members.items():
-            patcher.member_in_place(SemLock, name, new, "stops the thread, or knows threads only")
+            why = "stops the thread, or knows threads only"
+            patcher.member_in_place(SemLock, name, new, why, kept=True)
         _renew_methods()

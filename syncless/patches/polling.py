@@ -33,10 +33,10 @@ INTERVAL = 0.02
 watched_by = checked("poll objects")
 _select: Any = original_of(select.select)
 _epoll: Any = class_of(select, "epoll") if hasattr(select, "epoll") else None
-_epoll_poll: Any = _epoll.poll if _epoll else None
+_epoll_poll: Any = original_of(_epoll.poll) if _epoll else None
 _poll: Any = getattr(select, "poll", None)
 _poll_type: Any = type(_poll()) if _poll else None
-_poll_poll: Any = _poll_type.poll if _poll_type else None
+_poll_poll: Any = original_of(_poll_type.poll) if _poll_type else None
 
 
 def _deadline(seconds: float | None) -> float:
@@ -165,6 +165,6 @@ def poll_poll(self: Any, timeout: float | None = None, /) -> Any:
 def patch(patcher: Patcher) -> None:
     patcher.rebind(select, "select", cooperative_select, "stops the thread")
     if _epoll is not None:
-        patcher.member_in_place(_epoll, "poll", epoll_poll, "stops the thread")
+        patcher.member_in_place(_epoll, "poll", epoll_poll, "stops the thread", kept=True)
     if _poll_type is not None:
-        patcher.member_in_place(_poll_type, "poll", poll_poll, "stops the thread")
+        patcher.member_in_place(_poll_type, "poll", poll_poll, "stops the thread", kept=True)

@@ -16,7 +16,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from types import BuiltinFunctionType, ModuleType
+from types import BuiltinFunctionType, MethodDescriptorType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from syncless._core.cpython.functions import original_of, take_place
@@ -246,10 +246,13 @@ class Patcher:
         self.made.append(Change(self.area, target, f"{source}.{name}", why))
         self.at_undo(restore)
 
-    def member(self, owner: type, name: str, new: Any, why: str) -> None:
-        """Replaces a member of a class in place."""
+    def member(self, owner: type, name: str, new: Any, why: str, kept: bool = False) -> None:
+        """Replaces a member of a class in place. `kept`: a method in C that the class has, or has inherited,
+        calls the new one, too, wherever a reference to it is kept; our own code calls original_of() it."""
         if not _is_class(owner, name):
             return
+        if kept:
+            self._take_place(owner, name, new)
         old = owner.__dict__.get(name, _ABSENT)
 
         def restore() -> None:
@@ -264,10 +267,25 @@ class Patcher:
         _show_signature(old, new)
         self.note(f"{owner.__module__}.{owner.__qualname__}.{name}", new, why, restore)
 
-    def member_in_place(self, owner: type, name: str, new: Any, why: str) -> None:
-        """Replaces a member of a type that cannot be changed from Python."""
+    def _take_place(self, owner: type, name: str, new: Any) -> None:
+        kind, old = next(
+            ((kind, vars(kind)[name]) for kind in owner.__mro__ if name in vars(kind)), (owner, None)
+        )
+        if type(old) is not MethodDescriptorType:
+            return
+        if kind is not owner:  # objects of the class that it is inherited from are not changed
+            set_in_type(kind, name, original_of(old))
+            self.at_undo(lambda: set_in_type(kind, name, old))
+        take_back = take_place(old, new)
+        assert take_back is not None
+        self.at_undo(take_back)
+
+    def member_in_place(self, owner: type, name: str, new: Any, why: str, kept: bool = False) -> None:
+        """Replaces a member of a type that cannot be changed from Python. `kept`: as for member()."""
         if not _is_class(owner, name):
             return
+        if kept:
+            self._take_place(owner, name, new)
         old = set_in_type(owner, name, new)
         self._methods.add(owner, name, new)
         _show_signature(old, new)

@@ -23,7 +23,8 @@ def patch(patcher: Patcher) -> None:
         (CHANGE_OWNER, "does not tell the loop who owns the descriptor"),
     ):
         for name in names:
-            patcher.member(class_of(socket, "socket"), name, vars(cooperative.socket)[name], why)
+            new = vars(cooperative.socket)[name]
+            patcher.member(class_of(socket, "socket"), name, new, why, kept=True)
 
 
 def patch_names(patcher: Patcher) -> None:

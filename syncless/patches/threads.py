@@ -13,7 +13,6 @@ import dis  # noqa: F401  cleanup.py needs it where a tasklet waits for a module
 import importlib
 import sys
 import threading
-import weakref
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial, wraps
@@ -39,8 +38,6 @@ _active: dict[int, threading.Thread] = threading._active  # type: ignore[attr-de
 _current_thread = original_of(threading.current_thread)
 _dummy_init = threading._DummyThread.__init__  # type: ignore[attr-defined]
 _condition: Any = class_of(threading, "Condition")
-_sentinels: weakref.WeakKeyDictionary[Tasklet[Any], Any] = weakref.WeakKeyDictionary()
-"""Locks released when a thread that is a tasklet ends. threading waits for them up to Python 3.12."""
 
 LOCK = {
     "acquire": locks.lock_acquire,
@@ -145,9 +142,7 @@ def _body(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
     except BaseException as error:
         _tell(function, error)
     finally:
-        sentinel = _sentinels.pop(this_tasklet(), None)
-        if sentinel is not None and sentinel.locked():
-            sentinel.release()
+        locks.thread_has_ended(this_tasklet())
 
 
 def waits_in_c(function: Callable[..., object]) -> bool:
@@ -206,13 +201,13 @@ def start_new(
 
 
 def set_sentinel() -> Any:
-    """_thread._set_sentinel: a lock that is released when the calling thread ends."""
+    """_thread._set_sentinel: a lock that is released when the calling thread ends. Threads are joined by it
+    up to Python 3.12."""
     if locks.get_ident() == _get_os_ident():
         made = _set_sentinel()
         watch_threads()
         return made
-    lock = _sentinels[this_tasklet()] = _thread.allocate_lock()
-    return lock
+    return locks.end_of_thread(this_tasklet())
 
 
 _set_sentinel: Any = original_of(getattr(_thread, "_set_sentinel", None))
@@ -240,7 +235,7 @@ def join_handle(self: Any, timeout: float | None = None) -> None:
     joiners."""
     waits = timeout is None or timeout < 0
     cannot_wait = self.is_done() or self.ident in (0, locks.get_ident())
-    if cannot_wait or timeout == 0 or not may_park():
+    if cannot_wait or timeout == 0 or not may_park() or sys.is_finalizing():
         _join_handle(self, timeout)
         return
     ended = _ends.get(id(self))
@@ -261,7 +256,8 @@ class ThreadHandle:
         self._done = Event()
 
     def is_done(self) -> bool:
-        return self._done.is_set()
+        """Also once the interpreter ends: then no thread runs again."""
+        return self._done.is_set() or (self.ident != 0 and sys.is_finalizing())
 
     def _set_done(self) -> None:
         self._must_be_started()
@@ -275,7 +271,8 @@ class ThreadHandle:
         self._must_be_started()
         if self.ident == locks.get_ident():
             raise RuntimeError("Cannot join current thread")
-        self._done.wait(None if timeout is None or timeout < 0 else timeout)
+        if not self.is_done():
+            self._done.wait(None if timeout is None or timeout < 0 else timeout)
 
 
 def start_joinable_thread(function: Callable[[], object], *, handle: Any = None, daemon: bool = True) -> Any:
@@ -379,7 +376,7 @@ def _renew_conditions() -> None:
 def _in_place(patcher: Patcher, owner: type, members: dict[str, Any], why: str) -> None:
     for name, new in members.items():
         if name in vars(owner):
-            patcher.member_in_place(owner, name, new, why)
+            patcher.member_in_place(owner, name, new, why, kept=True)
 
 
 def _members(patcher: Patcher, owner: Any, members: dict[str, Any], why: str) -> None:

@@ -87,6 +87,15 @@ int show(syncless_request *request, syncless_response *response) {
     return SYNCLESS_DONE;
 }
 
+/* The value of the field that the query names. */
+int looks(syncless_request *request, syncless_response *response) {
+    char name[64] = {0};
+    syncless_bytes value = {"-", 1};
+    memcpy(name, request->query.data, request->query.size < 63 ? request->query.size : 63);
+    syncless_field(request, name, &value);
+    return syncless_append(response, value.data, value.size);
+}
+
 /* The status, the fields and the size that the query asks for: "204", "200&n=100000". */
 int build(syncless_request *request, syncless_response *response) {
     char query[64] = {0};

@@ -88,6 +88,78 @@ def test_handler_sees_the_fields_that_an_application_would_see(served):
     assert client.get("/", "Proxy: a\r\nX_Under: b\r\n")[2] == b"0"
 
 
+FORWARDED = {
+    "X-Forwarded-For": "198.51.100.7",
+    "x-forwarded-PROTO": "https",
+    "Forwarded": "for=198.51.100.7",
+    "X-Real-IP": "198.51.100.8",
+    "X-Forwarded-Odd": "c",
+    "Proxy": "d",
+    "X_Under": "e",
+    "X-Request-Start": "1",
+    "X-Asked": "f",
+    "X-Forward": "g",
+}
+
+
+def environ_fields(environ, start_response):
+    start_response("200 OK", [])
+    return [
+        "".join(sorted(f"{name[5:]}={environ[name]}\n" for name in environ if name[:5] == "HTTP_")).encode()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ({}, []),
+        ({"trusted": "192.0.2.0/24"}, []),
+        ({"trusted": "127.0.0.1"}, ["X-Forwarded-For"]),
+        ({"trusted": ["192.0.2.1", "127.0.0.0/30"]}, ["X-Forwarded-For"]),
+        (
+            {"trusted": "*", "trusted_fields": ["x-forwarded-proto", "x-real-ip"]},
+            ["x-forwarded-PROTO", "X-Real-IP"],
+        ),
+        ({"trusted": "127.0.0.1", "trusted_fields": "forwarded"}, ["Forwarded"]),
+        ({"trusted": "unix"}, []),
+        ({"trusted": "unix", "unix": True}, ["X-Forwarded-For"]),
+        ({"trusted": "127.0.0.1", "unix": True}, []),
+    ],
+)
+def test_handler_and_application_see_forwarded_fields_of_trusted_peers_alone(
+    served, options, shown, tmp_path
+):
+    """The handler's walk over the fields, and its look for one, are asked."""
+    place = {"bind": f"unix:{tmp_path}/socket"} if options.pop("unix", False) else {}
+    server = served({"/native": "show", "/looks": "looks"}, environ_fields, **options, **place)
+    client = served.client(server)
+    fields = "".join(f"{name}: {value}\r\n" for name, value in FORWARDED.items())
+    seen = {name: FORWARDED[name] for name in [*shown, "X-Request-Start", "X-Asked", "X-Forward"]}
+    in_environ = {name.upper().replace("-", "_"): value for name, value in seen.items()}
+    application = client.get("/python", fields)[2].decode().splitlines()
+    assert dict(line.split("=", 1) for line in application if line[:5] != "HOST=") == in_environ
+    echoed = client.get("/native", fields)[2].decode().splitlines()
+    assert dict(line.split(": ", 1) for line in echoed if line.partition(": ")[0] in FORWARDED) == seen
+    for name, value in FORWARDED.items():
+        looked = client.get(f"/looks?{name.upper()}", fields)[2].decode()
+        assert looked == (value if name in seen else "-"), name
+
+
+@pytest.mark.parametrize("routes", [ROUTES, {"/elsewhere": "hello"}], ids=["native", "python"])
+def test_request_has_its_id_in_the_access_log(served, routes):
+    trace = f"00-{'1' * 32}-{'2' * 16}-01"
+    for trusted in "127.0.0.1", "192.0.2.1":
+        request = f"GET /echo HTTP/1.1\r\nHost: a\r\nX-Request-ID: from-proxy\r\nTraceparent: {trace}\r\n\r\n"
+        options = {"trusted": trusted, "request_ids": True, "access_log_format": "%L %L %{trace}L"}
+        _, line = lines_of(served, routes, request.encode(), **options)
+        first, second, found = line.split()
+        assert first == second
+        if trusted == "127.0.0.1":
+            assert (first, found) == ("from-proxy", "1" * 32)
+        else:
+            assert re.fullmatch("[0-9a-f]{8}-[0-9a-f]+", first) and found != "1" * 32
+
+
 PLACES = "%v %p %{SERVER_NAME}e %{REMOTE_PORT}e %{Content-Type}o %{X-Steps}o %{x-pid}o"
 
 

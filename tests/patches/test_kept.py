@@ -31,6 +31,16 @@ def keyword(*, call=time.sleep): call(SHORT)
 def closure():
     call = time.sleep
     return lambda: call(SHORT)
+class Receiver(socket.socket):
+    get = socket.socket.recv
+    def receive(self):
+        self.settimeout(SHORT)
+        self.get(1)
+def of_another(acquire):
+    rlock = threading.RLock()
+    thread = threading.Thread(target=rlock.acquire)
+    thread.start(); thread.join()
+    acquire(rlock, timeout=SHORT)
 stored = {
     "global": lambda: sleep(SHORT),
     "class": lambda: Class.nap(SHORT),
@@ -53,6 +63,14 @@ stored = {
     "file.read": lambda call=file.read: (wanted.append(1), call(1)),
     "epoll.poll": lambda call=select.epoll().poll: call(SHORT),
     "poll.poll": lambda call=select.poll().poll: call(1),
+    "Lock.acquire, without its lock": lambda call=type(held).acquire: call(held, timeout=SHORT),
+    "RLock.acquire, without": functools.partial(of_another, type(threading.RLock()).acquire),
+    "SimpleQueue.get, without": lambda call=SimpleQueue.get: call(SimpleQueue(), timeout=SHORT),
+    "socket.recv, without": lambda call=socket.socket.recv: call(one, 1),
+    "FileIO.read, without": lambda call=type(file).read: (wanted.append(1), call(file, 1)),
+    "epoll.poll, without": lambda call=select.epoll.poll: call(select.epoll(), SHORT),
+    "poll.poll, without": lambda call=type(select.poll()).poll: call(select.poll(), 1),
+    "a method of a class": lambda: Receiver(fileno=os.dup(one.fileno())).receive(),
 }
 """
 
@@ -85,7 +103,7 @@ patch_all()
 {TURNS}
 print(len(stored), *(name for name, call in stored.items() if not turns(call)))
 """)
-    assert re.fullmatch(r"21\n", stored)
+    assert re.fullmatch(r"29\n", stored)
 
 
 def test_what_was_kept_is_the_original_again_when_the_patch_is_undone():
@@ -96,9 +114,9 @@ for _ in range(3):
     with patched():
         pass
 {TURNS}
-file_read = stored.pop("file.read")     # it would wait for ever
+would_wait_for_ever = [(name, stored.pop(name)) for name in ("file.read", "FileIO.read, without")]
 print(*(name for name, call in stored.items() if turns(call)))
-stored["file.read"] = file_read
+stored.update(would_wait_for_ever)
 with patched():
     print(*(name for name, call in stored.items() if not turns(call)))
 """)
@@ -185,6 +203,58 @@ unpatch()
 """)
 
 
+def test_method_without_an_object_is_called_by_the_replacement_from_code_that_is_warm():
+    """The interpreter has learned to call it past its own call, and learns it anew at unpatch()."""
+    run_python("""
+import _queue, _socket, socket, threading
+get, recv, acquire = _queue.SimpleQueue.get, socket.socket.recv, type(threading.Lock()).acquire
+def texts():
+    return [(each.__name__, each.__qualname__, each.__doc__, each.__text_signature__)
+        for each in (get, recv, acquire)]
+before = texts()
+queue, (one, other) = _queue.SimpleQueue(), socket.socketpair()
+one.settimeout(0.002)
+def call():
+    queue.put(1); get(queue)
+    other.send(b"x"); recv(one, 1)
+def wait():
+    call()
+    for waits in (lambda: get(queue, True, 0.002), lambda: recv(one, 1)):
+        try: waits()
+        except Exception as error: assert type(error).__name__ in ("Empty", "TimeoutError"), error
+from syncless.patches import patch_all, unpatch
+import syncless
+for _ in range(3):
+    for _ in range(100): call()
+    wait()
+    patch_all()
+    for _ in range(100): call()
+    turns = []
+    def others():
+        for _ in range(1000):
+            turns.append(1)
+            syncless.sleep(0)
+    other_tasklet = syncless.spawn(others)
+    try: get(queue, timeout=0.002)
+    except Exception as error: assert type(error).__name__ == "Empty", error
+    assert turns
+    other_tasklet.kill()
+    wait()
+    for method, wrong in (get, one), (recv, queue), (acquire, one):
+        try: method(wrong, 1)
+        except TypeError: pass
+        else: raise AssertionError(method)
+    bound = get.__get__(queue, type(queue))
+    queue.put(2)
+    raw = _socket.socket()          # of the class that recv is inherited from: it blocks as before
+    assert type(raw).recv is not recv and type(raw).recv.__objclass__ is _socket.socket
+    assert texts() == before
+    unpatch()
+    assert bound() == 2
+    assert _socket.socket.recv is recv and type(queue).get is get
+""")
+
+
 def test_method_may_be_called_while_the_patch_is_undone():
     """The call holds what it runs."""
     run_python("""
@@ -215,8 +285,9 @@ offered = {"syncless.io.socket"}      # names that it gives to programs, as the 
 compared = {("syncless.asyncio.eventloop", "_getaddrinfo"), ("syncless.asyncio.eventloop", "_getnameinfo")}
 with syncless.patches.patched(cpu=True):
     asked = [function for function, copy in functions._originals.values()]
-    changed = [each for each in asked if (each.__self__.__spec__ is None
-        if isinstance(each, types.BuiltinFunctionType) else each.__code__.co_filename == functions.__file__)]
+    changed = [each for each in asked if type(each) is types.MethodDescriptorType or (
+        each.__self__.__spec__ is None if isinstance(each, types.BuiltinFunctionType)
+        else each.__code__.co_filename == functions.__file__)]
     assert len(changed) > 80, len(changed)
     for function in changed:
         for holder in gc.get_referrers(function):

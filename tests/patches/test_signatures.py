@@ -10,9 +10,9 @@ from syncless.patches import patch_all, registry
 replaced = []
 
 def record(method):
-    def recorded(self, owner, name, new, why):
+    def recorded(self, owner, name, new, why, **kept):
         old = vars(owner).get(name)
-        method(self, owner, name, new, why)
+        method(self, owner, name, new, why, **kept)
         if old is not None:
             replaced.append((f"{owner.__name__}.{name}", original_of(old), vars(owner)[name]))
     return recorded

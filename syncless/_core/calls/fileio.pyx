@@ -21,6 +21,8 @@ from syncless._core.cpython.layouts cimport SynclessFileIO, require
 from syncless._core.current cimport may_park, take_turns_on
 from syncless._core.poll.poller cimport READ, WRITE
 
+from syncless._core.cpython.functions import original_of
+
 cdef extern from "<unistd.h>" nogil:
     off_t lseek(int fd, off_t offset, int whence)
     int SEEK_CUR
@@ -32,10 +34,10 @@ cdef extern from "Python.h":
 require("io.FileIO objects")
 
 cdef object file_type = _io.FileIO
-cdef object original_readinto = _io.FileIO.readinto
-cdef object original_readall = _io.FileIO.readall
-cdef object original_read = _io.FileIO.read
-cdef object original_write = _io.FileIO.write
+cdef object original_readinto = original_of(_io.FileIO.readinto)
+cdef object original_readall = original_of(_io.FileIO.readall)
+cdef object original_read = original_of(_io.FileIO.read)
+cdef object original_write = original_of(_io.FileIO.write)
 
 
 cdef SynclessFileIO* opened(object self, int bit) except? NULL:

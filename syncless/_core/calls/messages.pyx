@@ -30,6 +30,7 @@ from syncless._core.poll.poller cimport READ, WRITE
 
 from syncless._core.calls.files import FileFunction
 from syncless._core.calls.sockets import connect_error
+from syncless._core.cpython.functions import original_of
 
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
@@ -141,14 +142,14 @@ cdef extern from "Python.h":
 cdef enum:
     PIECES = 16         # buffers of a message that is sent without the standard library's method
 
-cdef object native_recvfrom = _socket.socket.recvfrom
-cdef object native_recvfrom_into = _socket.socket.recvfrom_into
-cdef object native_recvmsg = _socket.socket.recvmsg
-cdef object native_recvmsg_into = _socket.socket.recvmsg_into
-cdef object native_sendto = _socket.socket.sendto
-cdef object native_sendmsg = _socket.socket.sendmsg
-cdef object native_connect_ex = _socket.socket.connect_ex
-cdef object native_bind = _socket.socket.bind
+cdef object native_recvfrom = original_of(_socket.socket.recvfrom)
+cdef object native_recvfrom_into = original_of(_socket.socket.recvfrom_into)
+cdef object native_recvmsg = original_of(_socket.socket.recvmsg)
+cdef object native_recvmsg_into = original_of(_socket.socket.recvmsg_into)
+cdef object native_sendto = original_of(_socket.socket.sendto)
+cdef object native_sendmsg = original_of(_socket.socket.sendmsg)
+cdef object native_connect_ex = original_of(_socket.socket.connect_ex)
+cdef object native_bind = original_of(_socket.socket.bind)
 
 
 cdef int raise_unless_it_must_wait(bint never_waits) except -1:

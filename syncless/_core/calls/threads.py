@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 # The interpreter's own, whatever is put in their place later (syncless.patches).
 start_os_thread, new_os_lock = original_of(_thread.start_new_thread), _thread.allocate_lock
-_put, _get = SimpleQueue.put, SimpleQueue.get
+_put, _get = original_of(SimpleQueue.put), original_of(SimpleQueue.get)
 _sigmask = _signal.pthread_sigmask
 
 FAULTS = {"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGTRAP"}

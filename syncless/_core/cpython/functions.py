@@ -1,20 +1,28 @@
-"""Functions of modules that call others from now on, wherever a reference to them is kept.
+"""Functions of modules, and methods of classes in C, that call others from now on, wherever a reference to
+them is kept.
 
 Fact: a program keeps a function in many places: globals, classes, defaults, closures, partial objects, slots.
 Decision: the function itself is changed. It stays the same object, with its name, text and signature, and is
 pickled as before; a built-in one does not become a method where a class takes it over. But it calls another:
-a built-in function gets other insides (replacing.pyx), one written in Python another code. Price: our own
-code takes the originals that it calls from original_of(). Guarded by tests/patches/test_kept.py.
+a built-in function or method gets other insides (replacing.pyx), one written in Python another code. Price:
+our own code takes the originals that it calls from original_of(). Guarded by tests/patches/test_kept.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, update_wrapper
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, ModuleType
 from typing import Any, TypeVar
 
-from syncless._core.cpython.replacing import change_builtin, change_builtin_back, copy_of_builtin
+from syncless._core.cpython.replacing import (
+    change_builtin,
+    change_builtin_back,
+    change_method,
+    change_method_back,
+    copy_of_builtin,
+    copy_of_method,
+)
 
 T = TypeVar("T")
 
@@ -36,12 +44,15 @@ def original_of(function: T) -> T:
 
 def take_place(original: Any, function: Callable[..., Any]) -> Callable[[], None] | None:
     """Lets every reference to the original call the other function. Returns what takes that back; None if the
-    original is no function of a module, so nothing has been done."""
+    original is neither a function of a module nor a method of a class in C, so nothing has been done."""
     copy = original_of(original)
     if copy is original:
         return None
     if type(original) is FunctionType:
         return _change_python(original, function)
+    if type(original) is MethodDescriptorType:
+        change_method(original, function)
+        return partial(change_method_back, original)
     change_builtin(original, function)
     return partial(change_builtin_back, original)
 
@@ -49,12 +60,16 @@ def take_place(original: Any, function: Callable[..., Any]) -> Callable[[], None
 def _may_change(function: Any) -> bool:
     if type(function) is FunctionType:
         return function.__closure__ is None
+    if type(function) is MethodDescriptorType:
+        return True
     return type(function) is BuiltinFunctionType and isinstance(function.__self__, ModuleType)
 
 
 def _copy_of(function: Any) -> Any:
     if type(function) is BuiltinFunctionType:
         return copy_of_builtin(function)
+    if type(function) is MethodDescriptorType:
+        return copy_of_method(function)
     made: Any = FunctionType(function.__code__, function.__globals__)
     made.__defaults__ = function.__defaults__
     made.__kwdefaults__ = function.__kwdefaults__

@@ -1,4 +1,4 @@
-"""Changes to what Python code cannot change: members and slots of types, and built-in functions
+"""Changes to what Python code cannot change: members and slots of types, and built-in functions and methods
 (functions.py).
 
 Trace and profile functions see nothing of a replacement, as of a function in C: a debugger that steps into
@@ -116,18 +116,23 @@ cdef extern from *:
         state->cframe->use_tracing = traced ? 255 : 0;
     #endif
     }
-    static PyObject *syncless_call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-        PyObject *made, *other = ((struct syncless_place *) PyModule_GetState(self))->other;
+    static PyObject *syncless_call_other(
+            PyObject *other, PyObject *const *args, size_t count, PyObject *names) {
+        PyObject *made;
         PyThreadState *state = PyThreadState_Get();
         int traced = state->c_tracefunc || state->c_profilefunc;
         Py_INCREF(other);                   /* the call may take the change back */
         if (traced)
             syncless_pause_tracing(state, 1);
-        made = PyObject_Vectorcall(other, args, (size_t) count, names);
+        made = PyObject_Vectorcall(other, args, count, names);
         if (traced)
             syncless_pause_tracing(state, -1);
         Py_DECREF(other);
         return made;
+    }
+    static PyObject *syncless_call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+        struct syncless_place *place = PyModule_GetState(self);
+        return syncless_call_other(place->other, args, (size_t) count, names);
     }
     static PyObject *syncless_copy_of(PyObject *original) {
         PyCFunctionObject *old = (PyCFunctionObject *) original;
@@ -189,9 +194,52 @@ cdef extern from *:
         changed->vectorcall = place->call;
         Py_DECREF(holder);
     }
+
+    struct syncless_method {                /* d_method of a changed method */
+        PyMethodDef method;                 /* first: the interpreter sees only this */
+        PyObject *other;
+        PyMethodDef *before;
+        vectorcallfunc call;
+    };
+    static PyObject *syncless_copy_of_method(PyObject *original) {
+        PyMethodDescrObject *old = (PyMethodDescrObject *) original;
+        return PyDescr_NewMethod(old->d_common.d_type, old->d_method);
+    }
+    static PyObject *syncless_call_method(
+            PyObject *method, PyObject *const *args, size_t count, PyObject *names) {
+        PyMethodDescrObject *changed = (PyMethodDescrObject *) method;
+        struct syncless_method *place = (struct syncless_method *) changed->d_method;
+        if (!PyVectorcall_NARGS(count) || !PyObject_TypeCheck(args[0], changed->d_common.d_type))
+            return place->call(method, args, count, names); /* refuses it */
+        return syncless_call_other(place->other, args, count, names);
+    }
+    static int syncless_change_method(PyObject *method, PyObject *other) {
+        PyMethodDescrObject *changed = (PyMethodDescrObject *) method;
+        struct syncless_method *place = PyMem_Malloc(sizeof(struct syncless_method));   /* for ever */
+        if (place == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        Py_INCREF(other);
+        *place = (struct syncless_method) {*changed->d_method, other, changed->d_method, changed->vectorcall};
+        place->method.ml_flags |= METH_COEXIST;
+        changed->d_method = &place->method;
+        changed->vectorcall = syncless_call_method;
+        return 0;
+    }
+    static void syncless_change_method_back(PyObject *method) {
+        PyMethodDescrObject *changed = (PyMethodDescrObject *) method;
+        struct syncless_method *place = (struct syncless_method *) changed->d_method;
+        changed->d_method = place->before;
+        changed->vectorcall = place->call;
+        Py_CLEAR(place->other);             /* what was bound meanwhile has the rest of it */
+    }
     """
     ctypedef struct PyMethodDef:
         pass
+    object syncless_copy_of_method(object original)
+    int syncless_change_method(object method, object other) except -1
+    void syncless_change_method_back(object method)
     object syncless_copy_of(object original)
     PyMethodDef* syncless_method_like(object original, const char* doc) except NULL
     PyMethodDef* syncless_method_of(object function)
@@ -205,6 +253,25 @@ cdef extern from *:
 
 cdef list docs = []         # for ever, as the next
 cdef dict methods = {}      # the PyMethodDef of a function that was changed -> ours
+
+
+def copy_of_method(method):
+    """As copy_of_builtin(), of a method of a type, without an object."""
+    return syncless_copy_of_method(method)
+
+
+def change_method(method, other):
+    """As change_builtin(), for a method of a type.
+
+    Fact: the interpreter calls a method that it has met before by the C function and the exact flags of its
+    PyMethodDef, past the method's own call. Decision: ours has a flag more, which means nothing to it here.
+    Guarded by tests/patches/test_kept.py."""
+    syncless_change_method(method, other)
+
+
+def change_method_back(method):
+    """Takes change_method() back."""
+    syncless_change_method_back(method)
 
 
 def copy_of_builtin(function):

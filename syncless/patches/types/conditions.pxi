@@ -285,7 +285,8 @@ cdef object in_turn(object self, bint puts, object item, bint block, int64_t dea
             waiter = new_held_lock()            # which may have run a finaliser: look again
             continue
         waiters.append(waiter)
-        wait_turn(waiters, waiter, deadline)
+        if not wait_turn(waiters, waiter, deadline):
+            deadline = 0                        # over, though its time may not be, as the interpreter ends
         waiter = None
 
 

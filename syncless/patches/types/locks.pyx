@@ -30,6 +30,7 @@ import _queue
 import _thread
 import queue
 import threading
+import time
 from collections import deque
 from queue import Empty, Full
 
@@ -38,6 +39,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uintptr_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
+from syncless._core.cpython.compat cimport Py_IsFinalizing
 from syncless._core.cpython cimport threadend
 from syncless._core.cpython.layouts cimport (
     forget_holder, holder_of_lock, is_lock, is_rlock, lock_free, lock_is_held, lock_taken, note_holder,
@@ -53,6 +55,7 @@ from syncless._core.wait.sync cimport wait_for_lock
 from syncless._core.wait.waitqueue cimport WaitQueue, queue_pop
 from syncless.patches.types.unparked cimport acquire_alone, ident_of, is_on_loop, patience, refuse, seconds_to
 
+from syncless._core.cpython.functions import original_of, take_place
 from syncless._core.current import uninterrupted
 from syncless.patches.registry import class_of
 
@@ -111,8 +114,8 @@ require("locks")
 
 cdef object lock_type = _thread.LockType
 cdef object rlock_type = _thread.RLock
-cdef object original_lock_acquire = _thread.LockType.acquire
-cdef object original_rlock_acquire = _thread.RLock.acquire
+cdef object original_lock_acquire = original_of(_thread.LockType.acquire)
+cdef object original_rlock_acquire = original_of(_thread.RLock.acquire)
 cdef double longest = threading.TIMEOUT_MAX
 
 
@@ -203,7 +206,35 @@ cdef int wait_for_turn(
     if asks and (deadline == NEVER or deadline > monotonic_ns() + ASKING_NS):
         until = monotonic_ns() + ASKING_NS
     cdef int outcome = (wait_in if signals else wait_for_lock)(&waiters.queue, what, thing, until)
-    return WOKEN if outcome == TIMED_OUT and until != deadline else outcome
+    if outcome == TIMED_OUT and until != deadline:
+        return WOKEN
+    if outcome == TIMED_OUT and Py_IsFinalizing():
+        let_pass(deadline)
+    return outcome
+
+
+cdef object monotonic = original_of(time.monotonic)
+cdef double passed = 0          # seconds of waits that were over at once
+
+
+def monotonic_at_end():
+    """time.monotonic(), once the interpreter ends and a wait was over before its time.
+
+    Fact: what waits in a loop, such as Semaphore.acquire(), Condition.wait_for() and a PriorityQueue, waits
+    again until its time is over. Danger: it would spin until then. Decision: the time that it has asked for
+    has passed. Guarded by tests/patches/test_interpreter_ends.py.
+    """
+    return monotonic() + passed
+
+
+cdef int let_pass(int64_t deadline) except -1:
+    global passed
+    cdef double left = (deadline - monotonic_ns()) / 1e9
+    if left > 0:
+        if passed == 0:
+            take_place(time.monotonic, monotonic_at_end)
+        passed += left
+    return 0
 
 
 ctypedef bint (*attempt_t)(object lock) noexcept
@@ -233,7 +264,7 @@ cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline, bint
 
 
 cdef bint try_lock(object self) noexcept:
-    if not lock_taken(self):
+    if not lock_taken(self) and not (Py_IsFinalizing() and is_end_of_thread(self)):
         return False
     note_me(self)
     return True
@@ -247,6 +278,30 @@ cdef inline void note_me(object lock) noexcept:
             note_holder(lock, <uint32_t> loop.current.serial)
         elif loop.still is not None:
             note_holder(lock, <uint32_t> loop.still.serial)
+
+
+cdef dict thread_ends = {}      # a tasklet that is a thread -> the lock by which it is joined
+
+
+def end_of_thread(tasklet):
+    """A lock for _thread._set_sentinel(), which the tasklet holds until it has ended."""
+    lock = thread_ends[tasklet] = _thread.allocate_lock()
+    return lock
+
+
+def thread_has_ended(tasklet) -> None:
+    """Those that join it go on."""
+    lock = thread_ends.pop(tasklet, None)
+    if lock is not None and lock_is_held(lock):
+        give_lock(lock)
+
+
+cdef bint is_end_of_thread(object lock) noexcept:
+    """While the interpreter ends, such a lock is free to whoever asks: its thread never runs again."""
+    for each in thread_ends.values():
+        if each is lock:
+            return True
+    return False
 
 
 cdef object new_held_lock():
@@ -448,8 +503,8 @@ def watch_threads() -> None:
     threadend.watch_threads(thread_ended)
 
 
-cdef object original_put = _queue.SimpleQueue.put
-cdef object original_get = _queue.SimpleQueue.get
+cdef object original_put = original_of(_queue.SimpleQueue.put)
+cdef object original_get = original_of(_queue.SimpleQueue.get)
 
 
 def simple_queue_put(self, item, block=True, timeout=None):

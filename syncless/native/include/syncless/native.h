@@ -86,7 +86,7 @@ struct syncless_request {
     syncless_bytes target;              /* as it came */
     syncless_bytes body;                /* all of it, whatever its framing; of a step: the next piece */
     int32_t minor;                      /* of HTTP/1.minor */
-    int32_t field_count;
+    int32_t field_count;                /* those that are not shown included: see syncless_field_at() */
 };
 
 struct syncless_response {
@@ -108,13 +108,15 @@ static inline int syncless_parameter(const syncless_request *request, const char
 }
 
 /* The value of the first header field of that name, whatever its case. Host is that of an absolute target.
-   Names with `_` are not found, as in the environ of an application: a proxy may take them for the same with
-   `-`; nor is `Proxy`. */
+   Only what an application would see is found. Not seen are `Proxy`; names with `_`, which a proxy may take
+   for the same with `-`; and `Forwarded`, `X-Forwarded-*` and `X-Real-IP`, but for trusted fields of trusted
+   proxies. */
 static inline int syncless_field(const syncless_request *request, const char *name, syncless_bytes *found) {
     return request->calls->field(request, name, strlen(name), found);
 }
 
-/* The fields in their order, as they came; index < request->field_count. */
+/* The fields that syncless_field() finds in their order, as they came; 0 after the last, which comes at an
+   index of field_count or earlier. */
 static inline int syncless_field_at(const syncless_request *request, size_t index, syncless_bytes *name,
                                     syncless_bytes *value) {
     return request->calls->field_at(request, index, name, value);
