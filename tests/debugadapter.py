@@ -81,5 +81,19 @@ class Debugger:
         frame = self.ask("stackTrace", threadId=body["threadId"])["stackFrames"][0]
         return (frame["name"], frame["line"]), body["threadId"]
 
+    def threads(self):
+        """Number -> name of all."""
+        return {each["id"]: each["name"] for each in self.ask("threads")["threads"]}
+
+    def top_of(self, thread):
+        """Where it stands, as (function, line), and its variables; None if it runs."""
+        frames = self.ask("stackTrace", threadId=thread)["stackFrames"]
+        if not frames:
+            return None
+        scope = self.ask("scopes", frameId=frames[0]["id"])["scopes"][0]["variablesReference"]
+        found = self.ask("variables", variablesReference=scope)["variables"]
+        values = {each["name"]: each["value"] for each in found}
+        return (frames[0]["name"], frames[0]["line"]), values
+
     def go_on(self, thread):
         self.ask("continue", threadId=thread)

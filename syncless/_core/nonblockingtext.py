@@ -34,9 +34,10 @@ from typing import Any, TextIO
 
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.cpython.functions import original_of
+from syncless._core.cpython.replacing import own_function
 
-# The interpreter's own, whatever is put in their place later (syncless.patches).
-_start_new_thread, _sleep = original_of(_thread.start_new_thread), original_of(time.sleep)
+# The interpreter's own, whatever is put in their place (syncless.patches, a debugger).
+_start_new_thread, _sleep = own_function(_thread, "start_new_thread"), original_of(time.sleep)
 _monotonic, _poll = time.monotonic, select.poll
 _write, _open_fd, _dup = original_of(os.write), original_of(os.open), original_of(os.dup)
 _close, _fstat = original_of(os.close), original_of(os.fstat)

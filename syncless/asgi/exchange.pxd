@@ -1,5 +1,6 @@
 """The exchanges in which an ASGI application answers. See exchange.pyx."""
 
+from syncless._core.cpython.tracing cimport KeptFunctions
 from syncless._core.loop cimport Loop
 from syncless.asgi.operations cimport BodyMessages, Conversation, Operations
 from syncless.asyncio.callbacks cimport FirstStep
@@ -44,6 +45,7 @@ cdef class ASGIExchange(Conversation):
     cdef int fill(self, dict scope) except -1
     cdef int renew(self) except -1
     cdef int answer(self) except -1
+    cdef KeptFunctions trace_anew(self)
     cdef int wait_for_answer(self) except -1
     cdef int listen_for_end(self) except -1
     cdef int pause(self, Loop engine, const char* why) except -1

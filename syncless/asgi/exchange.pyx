@@ -21,7 +21,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.object cimport PyObject
 
 from syncless._core.clock cimport NEVER
-from syncless._core.cpython.tracing cimport functions_now, is_traced
+from syncless._core.cpython.tracing cimport (
+    UNKNOWN_HOOKS, KeptFunctions, begin_settings, functions_now, is_traced, names_of_threading,
+)
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport PARKED, RUNNING, BaseTasklet
 from syncless._core.threadloop cimport get_loop
@@ -198,6 +200,7 @@ cdef class ASGIExchange(Conversation):
     cdef int answer(self) except -1:
         """Calls the application and waits for its response."""
         cdef bint waited = False
+        cdef KeptFunctions own = self.trace_anew() if is_traced(self.loop.thread_state) else None
         cdef PyObject* before = functions_now() if is_traced(self.loop.thread_state) else NULL
         if Py_REFCNT(<PyObject*> self.receive) > 1 or Py_REFCNT(<PyObject*> self.send) > 1:
             self.renew()                            # somebody keeps the last request's
@@ -209,9 +212,12 @@ cdef class ASGIExchange(Conversation):
         finally:
             self.switch_hook = None
             self.dispatcher.leave()
-        if self.task is not None and not self.task.done():
             if is_traced(self.loop.thread_state) and functions_now() != before:
                 take_functions_back(self.task, None)
+            if own is not None:
+                own.exchange()
+        own = None
+        if self.task is not None and not self.task.done():
             if self.listener.loop.orphan is self:
                 raise RuntimeError("the child of a fork cannot await: its asyncio loop runs in the parent")
             try:
@@ -232,6 +238,17 @@ cdef class ASGIExchange(Conversation):
         if not self.response.complete:
             self.fail_unfinished()
         return 0
+
+    cdef KeptFunctions trace_anew(self):
+        """A tool that follows all threads takes the task for another than the tasklet that makes its first
+        step. Returns the functions of the tasklet; None if there is no such tool."""
+        cdef KeptFunctions own
+        if names_of_threading.get("_trace_hook") is None and names_of_threading.get("_profile_hook") is None:
+            return None
+        own = KeptFunctions()
+        own.exchange()
+        begin_settings(False, UNKNOWN_HOOKS)
+        return own
 
     def __call__(self, leaving):
         """The switch hook: others run in the place of the task's first step, or it goes on."""

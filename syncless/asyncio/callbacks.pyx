@@ -38,6 +38,7 @@ from syncless._core.clock cimport monotonic_ns
 from syncless._core.cpython.compat cimport raised
 from syncless._core.cpython.layouts cimport coroutine_at, must_cancel_at, must_cancel_bit, require
 from syncless._core.cpython.threadlocal cimport keep_locals, locals_used
+from syncless._core.cpython.tracing cimport UNKNOWN_HOOKS, PyThreadState_Get, begin_settings, is_traced
 from syncless._core.loop cimport Loop
 from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ, WRITE
@@ -421,6 +422,7 @@ cdef class FirstStep:
         self.list_task()
         if tasks_now is None or tasks_now.setdefault(dispatcher.loop, self.task) is not self.task:
             enter_task(dispatcher.loop, self.task)
+        trace_anew()
         PyContext_Enter(step.context)
         outcome = PyIter_Send(<PyObject*> coroutine, <PyObject*> None, &result)
         error = raised() if outcome == PYGEN_ERROR else None
@@ -528,6 +530,7 @@ cdef class FirstStep:
         cdef Handle step = self.step
         cdef PyObject* returned
         task, self.task, self.step = self.task, None, None
+        trace_anew()
         PyContext_Enter(step.context)
         returned = step.invoke()
         if returned == NULL:
@@ -536,6 +539,13 @@ cdef class FirstStep:
             Py_DECREF(<object> returned)
         PyContext_Exit(step.context)
         return with_locals(task)
+
+
+cdef int trace_anew() except -1:
+    """A tool that follows all threads takes the task for another one than the tasklet."""
+    if is_traced(PyThreadState_Get()):
+        begin_settings(False, UNKNOWN_HOOKS)
+    return 0
 
 
 cdef object with_locals(object task):

@@ -318,8 +318,13 @@ def set_name(name: str) -> None:
 
 
 def current_thread() -> threading.Thread:
-    """threading.current_thread: in a callback of an asyncio loop the thread that runs the loop."""
-    thread = _active.get(locks.get_thread_ident())
+    """threading.current_thread: in a callback of an asyncio loop the thread that runs the loop. A debugger
+    sees a thread of its own for each task (locks.pyx: get_ident)."""
+    thread = None
+    if locks.is_in_tracer():
+        thread = _active.get(locks.get_ident())
+    if thread is None:
+        thread = _active.get(locks.get_thread_ident())
     return _current_thread() if thread is None else thread
 
 
@@ -330,13 +335,18 @@ def get_main_thread_ident() -> int:
 
 
 def dummy_init(self: Any, *args: Any) -> None:
-    """threading._DummyThread: if it represents a tasklet, it is forgotten when the tasklet ends."""
+    """threading._DummyThread: if it represents a tasklet or a task, it is forgotten when that ends."""
     _dummy_init(self, *args)
-    tasklet = this_tasklet()
-    if not tasklet.is_main:
-        forget = partial(threading._active.pop, locks.get_ident(), None)  # type: ignore[attr-defined]
-        if not at_end_of_slot(forget):
-            tasklet.add_done_callback(lambda _: forget())
+    owner = locks.owner()
+    if owner is None:
+        return
+    forget = partial(_active.pop, locks.get_ident(), None)
+    if isinstance(owner, Tasklet):
+        owner.add_done_callback(lambda _: forget())
+    elif not hasattr(owner, "get_name"):
+        at_end_of_slot(forget)
+    else:
+        weakref.finalize(owner, forget).atexit = False
 
 
 _set_everywhere: dict[bool, Any] = {

@@ -10,6 +10,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
+import urllib.request
 
 import pytest
 
@@ -224,13 +227,50 @@ for number in range(3):
 """
 
 
+REQUESTS = """
+import asyncio, threading
+from pathlib import Path
+from syncless.patches import patch_all
+patch_all()
+import time
+from syncless.wsgi import Server
+arrived = []
+def wsgi(environ, start_response):
+    number = int(environ["PATH_INFO"][1:])
+    arrived.append(number)
+    while len(arrived) < 3:
+        time.sleep(0.001)
+    doubled = 2 * number
+    body = str(doubled).encode()
+    start_response("200 OK", [])
+    return [body]
+async def asgi(scope, receive, send):
+    if scope["type"] != "http":
+        return
+    number = int(scope["path"][1:])
+    arrived.append(number)
+    while len(arrived) < 3:
+        WAIT
+    doubled = 2 * number
+    body = str(doubled).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": body})
+with Server(APPLICATION, port=0) as server:
+    Path("new").write_text(str(server.address[1]))
+    Path("new").rename("port")
+    threading.Event().wait()
+"""
+
+
 @contextlib.contextmanager
-def debugged(folder, *words):
+def debugged(folder, *words, log=None):
     needs.module("debugpy", "the debugger of VS Code")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     listen = ["-m", "debugpy", "--listen", f"127.0.0.1:{port}", "--wait-for-client"]
+    if log is not None:
+        listen += ["--log-to", str(log)]
     program = subprocess.Popen(
         [sys.executable, "-Xfrozen_modules=off", *listen, *words],
         cwd=folder,
@@ -252,6 +292,77 @@ def test_debugpy_stops_at_each_breakpoint(tmp_path, words):
     path = tmp_path / "program.py"
     path.write_text(BREAKPOINTS)
     with debugged(tmp_path, *words, "program.py") as debugger:
+        debugger.begin(path, [4])
+        stops = []
+        while (stop := debugger.stop()) is not None:
+            stops.append(stop[0])
+            debugger.go_on(stop[1])
+    assert stops == [("work", 4)] * 3
+
+
+def first_true(look):
+    """The first result that is true."""
+    end = time.monotonic() + SECONDS
+    while not (found := look()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("application", "wait"),
+    [("wsgi", ""), ("asgi", "await asyncio.sleep(0.001)"), ("asgi", "time.sleep(0.001)")],
+    ids=["wsgi", "asgi", "asgi that blocks"],
+)
+def test_debugpy_stops_in_three_requests_at_once(tmp_path, application, wait):
+    """debugpy tells of one of several threads that stop at the same time, and lets all go on together."""
+    path = tmp_path / "program.py"
+    program = REQUESTS.replace("APPLICATION", application).replace("WAIT", wait or "pass")
+    path.write_text(program)
+    lines = program.splitlines()
+    stop = 1 + lines.index("    body = str(doubled).encode()", lines.index(program_line(lines, application)))
+    seen, known, answers = {}, set(), []
+
+    def get(number):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{number}", timeout=SECONDS) as response:
+            answers.append(response.read())
+
+    def standing():
+        """All that have not been seen, when all of them stand somewhere."""
+        others = (each for each, name in debugger.threads().items() if "Dummy" in name and each not in known)
+        found = {each: top for each in others if (top := debugger.top_of(each)) and top[0][0] == application}
+        return found if len(found) == 3 - len(seen) else None
+
+    with debugged(tmp_path, "program.py") as debugger:
+        debugger.begin(path, [stop])
+        first_true((tmp_path / "port").exists)
+        port = int((tmp_path / "port").read_text())
+        clients = [threading.Thread(target=get, args=(number,)) for number in range(3)]
+        for client in clients:
+            client.start()
+        while len(seen) < 3:
+            thread = debugger.wait("stopped")[1]["threadId"]
+            for each, (place, values) in first_true(standing).items():
+                if place[1] == stop:
+                    seen[values["number"]] = values["doubled"]
+                    known.add(each)
+            debugger.go_on(thread)
+        for client in clients:
+            client.join()
+    assert seen == {"0": "0", "1": "2", "2": "4"}
+    assert sorted(answers) == [b"0", b"2", b"4"]
+
+
+def program_line(lines, name):
+    """The one that begins the function."""
+    return next(line for line in lines if line.split("(")[0].endswith(f"def {name}"))
+
+
+def test_debugpy_writes_its_log(tmp_path):
+    """Its threads wait for files while they know of threads of ours."""
+    path = tmp_path / "program.py"
+    path.write_text(BREAKPOINTS)
+    with debugged(tmp_path, *SYNCLESS, "program.py", log=tmp_path / "log") as debugger:
         debugger.begin(path, [4])
         stops = []
         while (stop := debugger.stop()) is not None:

@@ -191,3 +191,37 @@ with Server(app, port=0) as server:
 print(seen.count(("step", "call")), seen.count(("other", "call")))
 """
     assert run_python(program) == "1 0\n"
+
+
+def test_a_debugger_finds_a_thread_for_each_request_and_task():
+    """It looks up its number among threading's, inside of its trace function."""
+    program = f"""{PATCHED}{REQUESTS}
+import asyncio, gc
+seen = []
+def look(frame, event, argument):
+    if frame.f_code.co_name in ("app", "task"):
+        found = threading._active.get(threading.get_ident())
+        seen.append((frame.f_code.co_name, found))
+        assert found is threading.current_thread()
+    return look
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b""]
+async def task():
+    await asyncio.sleep(0)
+    return threading.current_thread() is threading.main_thread()
+async def both():
+    return await asyncio.gather(task(), task())
+before = threading.active_count()
+threading.settrace(look)
+with Server(app, port=0) as server:
+    get(server, "/")
+is_main = asyncio.run(both())
+threading.settrace(None)
+for name in ("app", "task"):
+    print(name, len({{thread for place, thread in seen if place == name}}), end=" ")
+seen.clear()
+gc.collect()
+print(is_main, threading.active_count() - before)
+"""
+    assert run_python(program) == "app 1 task 2 [True, True] 0\n"

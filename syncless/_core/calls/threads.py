@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.cpython.functions import original_of
+from syncless._core.cpython.replacing import own_function
 from syncless._core.cpython.tracing import begin_call, end_call
 from syncless._core.current import directly
 from syncless._core.threadloop import current_loop
@@ -28,8 +29,8 @@ from syncless._core.wait.sync import Event, Semaphore
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# The interpreter's own, whatever is put in their place later (syncless.patches).
-start_os_thread, new_os_lock = original_of(_thread.start_new_thread), _thread.allocate_lock
+# The interpreter's own, whatever is put in their place (syncless.patches, a debugger).
+start_os_thread, new_os_lock = own_function(_thread, "start_new_thread"), _thread.allocate_lock
 _put, _get = original_of(SimpleQueue.put), original_of(SimpleQueue.get)
 _sigmask = _signal.pthread_sigmask
 

@@ -142,6 +142,24 @@ cdef extern from *:
         *method = *old->m_ml;
         return PyCMethod_New(method, old->m_self, old->m_module, PyCFunction_GET_CLASS(original));
     }
+    static PyObject *syncless_own_function(PyObject *module, const char *name) {
+        PyModuleDef *made_of = PyModule_GetDef(module);
+        PyMethodDef *method = made_of ? made_of->m_methods : NULL;
+        PyObject *its_name, *made;
+        while (method && method->ml_name && strcmp(method->ml_name, name))
+            method++;
+        if (method == NULL || method->ml_name == NULL) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_AttributeError, name);
+            return NULL;
+        }
+        its_name = PyModule_GetNameObject(module);
+        if (its_name == NULL)
+            return NULL;
+        made = PyCFunction_NewEx(method, module, its_name);
+        Py_DECREF(its_name);
+        return made;
+    }
     static PyMethodDef *syncless_method_like(PyObject *original, const char *doc) {
         PyMethodDef *old = ((PyCFunctionObject *) original)->m_ml;
         PyMethodDef *method = PyMem_Malloc(sizeof(PyMethodDef));
@@ -241,6 +259,7 @@ cdef extern from *:
     int syncless_change_method(object method, object other) except -1
     void syncless_change_method_back(object method)
     object syncless_copy_of(object original)
+    object syncless_own_function(object module, const char* name)
     PyMethodDef* syncless_method_like(object original, const char* doc) except NULL
     PyMethodDef* syncless_method_of(object function)
     int syncless_change(object function, PyMethodDef* method, object other, object name) except -1
@@ -277,6 +296,17 @@ def change_method_back(method):
 def copy_of_builtin(function):
     """Another object with what the function is now."""
     return syncless_copy_of(function)
+
+
+def own_function(module, str name):
+    """The built-in function with which the module was made, whatever anybody has put in its place since.
+
+    Fact: a debugger puts its own functions in the place of those that start threads. Danger: it then traces
+    and names the threads that do its own calls, and waits for itself. Decision: our helpers start by the
+    function itself, as no thread of the program. Guarded by
+    tests/patches/test_tools.py::test_debugpy_writes_its_log.
+    """
+    return syncless_own_function(module, name.encode())
 
 
 cdef PyMethodDef* method_for(object function) except NULL:

@@ -27,6 +27,11 @@ cdef extern from *:
     static inline int syncless_is_traced(PyThreadState *state) {
         return ((uintptr_t)state->c_tracefunc | (uintptr_t)state->c_profilefunc) != 0;
     }
+
+    /* A function of the patch in the place of one in C is not traced either, and counts one: replacing.pyx */
+    static inline int syncless_in_tracer(PyThreadState *state) {
+        return state->tracing > syncless_is_traced(state);
+    }
     #endif
     """
     ctypedef struct Settings "syncless_settings":
@@ -35,6 +40,8 @@ cdef extern from *:
     bint has_settings "syncless_has_settings" (PyThreadState* state) noexcept
     # the same, of trace and profile functions alone
     bint is_traced "syncless_is_traced" (PyThreadState* state) noexcept
+    # whether a trace function, or a tool of sys.monitoring, has called the function of the patch that asks
+    bint in_tracer "syncless_in_tracer" (PyThreadState* state) noexcept
     uint64_t UNKNOWN_HOOKS "SYNCLESS_UNKNOWN"
     PyThreadState* PyThreadState_Get()
 

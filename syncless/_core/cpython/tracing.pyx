@@ -68,10 +68,10 @@ cdef extern from *:
 
     static int syncless_has_functions(syncless_settings *held) { return held->trace || held->profile; }
 
-    static void syncless_begin_with(syncless_settings *others) {
-        if (others->trace)
+    static void syncless_begin_with(syncless_settings *others, int trace, int profile) {
+        if (trace && others->trace)
             PyEval_SetTrace(others->trace, others->trace_object);
-        if (others->profile)
+        if (profile && others->profile)
             PyEval_SetProfile(others->profile, others->profile_object);
     }
 
@@ -163,7 +163,7 @@ cdef extern from *:
     void free(void* memory) noexcept
     void exchange_functions "syncless_exchange_functions" (Settings* held) noexcept
     bint has_functions "syncless_has_functions" (Settings* held) noexcept
-    void _begin_with "syncless_begin_with" (Settings* others) noexcept
+    void _begin_with "syncless_begin_with" (Settings* others, bint trace, bint profile) noexcept
     PyObject* _functions_now "syncless_functions_now" () noexcept
     void* function_now "syncless_trace_now" (bint profile) noexcept
     PyObject* object_now "syncless_object_now" (bint profile) noexcept
@@ -235,14 +235,24 @@ cdef int change_settings(Settings** held, bint profile, object function) except 
 cdef enum:
     SPARE_TRACERS = 64
 
+# the packages whose tracers may go on in another thread
+cdef frozenset WITH_TRACERS = frozenset(("coverage", "viztracer", "_lsprof"))
+
+
+cdef bint may_go_on(object tracer):
+    for base in type(tracer).__mro__:
+        if base.__module__.partition(".")[0] in WITH_TRACERS:
+            return True
+    return False
+
 
 cdef class Hook:
     """What threading.settrace() or setprofile() says.
 
     Fact: coverage and VizTracer make, in each thread that begins, a tracer in C, and keep all of them until
     they end. Danger: a server makes as many as it has requests. Decision: a tracer whose tasklet has ended
-    goes to the next that begins, as it would in a pool of threads. Guarded by
-    tests/core/test_tracing.py::test_tracers_in_c_go_from_tasklet_to_tasklet.
+    goes to the next that begins, as it would in a pool of threads; but not that of another tool: a debugger's
+    knows its thread. Guarded by tests/core/test_tracing.py::test_tracers_in_c_go_from_tasklet_to_tasklet.
     """
     cdef object function            # or None
     cdef void* by_python            # the C function that calls a function in Python
@@ -267,7 +277,7 @@ cdef class Hook:
         cdef void* function = function_now(profile)
         cdef PyObject* given = object_now(profile)
         if self.function is None or function == NULL or function == self.by_python or (
-                function == counting_function()) or given == NULL:
+                function == counting_function()) or given == NULL or not may_go_on(<object> given):
             return 0
         if function != self.in_c:
             self.in_c, self.spare = function, []
@@ -332,8 +342,12 @@ cdef class KeptFunctions:
 
 
 cdef int begin_with(Settings* others) except -1:
-    """A callback begins with the functions of the tasklet that runs its loop, which waits."""
-    _begin_with(others)
+    """A callback begins with the functions of the tasklet that runs its loop, which waits; but if a tool
+    follows all threads, with what that has for a new one, as begin_settings() has set it."""
+    _begin_with(
+        others,
+        names_of_threading.get("_trace_hook") is None,
+        names_of_threading.get("_profile_hook") is None)
     return 0
 
 

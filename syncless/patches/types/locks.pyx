@@ -45,6 +45,7 @@ from syncless._core.cpython.layouts cimport (
     forget_holder, holder_of_lock, is_lock, is_rlock, lock_free, lock_is_held, lock_taken, note_holder,
     require, rlock_count, rlock_free, rlock_note, rlock_owner, rlock_taken,
 )
+from syncless._core.cpython.tracing cimport PyThreadState_Get, in_tracer
 from syncless._core.current cimport acting, may_park, next_thrown, take_turns, wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport woken_by_holder
@@ -107,6 +108,12 @@ cdef int wake_first(object thing, int64_t holder=0) except -1:
     return 0
 
 
+cdef extern from *:
+    """
+    static int syncless_is_paused(void) { return PyThreadState_Get()->tracing > 0; }
+    """
+    bint is_paused "syncless_is_paused" ()
+
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident()
 
@@ -132,9 +139,50 @@ cdef unsigned long ident() noexcept:
     return ident_of(me)
 
 
+cdef dict threads = threading._active
+cdef set becoming = set()
+
+
 def get_ident() -> int:
-    """threading.get_ident(): a number that no other tasklet, asyncio task or thread has that is alive now."""
-    return ident()
+    """threading.get_ident(): a number that no other tasklet, asyncio task or thread has that is alive now.
+
+    Fact: a debugger looks up its thread by this number, keeps there what it knows of it, and leaves one alone
+    that threading does not know. Danger: it does not stop in requests, and takes tasks that stop at the same
+    time for one. Decision: whoever asks inside of a trace function makes a thread known. Guarded by
+    tests/patches/test_tools.py::test_debugpy_stops_in_three_requests_at_once.
+    """
+    cdef unsigned long number = ident()
+    if in_tracer(PyThreadState_Get()) and number not in threads and number not in becoming:
+        become_known(number)
+    return number
+
+
+cdef int become_known(unsigned long number) except -1:
+    cdef Loop loop = peek_loop()
+    cdef BaseTasklet me = None if loop is None else acting(loop)
+    if me is not None and me.sets_own:
+        return 0                                # threading makes it known in a moment
+    becoming.add(number)
+    try:
+        threading._DummyThread()
+    finally:
+        becoming.discard(number)
+    return 0
+
+
+def is_in_tracer() -> bool:
+    """Whether a trace function, or a tool of sys.monitoring, has made the call. To be asked in what is
+    called as a function in Python."""
+    return is_paused()
+
+
+def owner():
+    """What the number of get_ident() is of: a tasklet, its slot, or an asyncio task; None: an OS thread."""
+    cdef Loop loop = peek_loop()
+    cdef BaseTasklet me = None if loop is None else acting(loop)
+    if me is None or me is loop.main:
+        return None
+    return (<Tasklet> me).owner_of_locks() if isinstance(me, Tasklet) else me
 
 
 def get_thread_ident() -> int:
