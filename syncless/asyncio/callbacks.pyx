@@ -38,7 +38,7 @@ from syncless._core.clock cimport monotonic_ns
 from syncless._core.cpython.compat cimport raised
 from syncless._core.cpython.layouts cimport coroutine_at, must_cancel_at, must_cancel_bit, require
 from syncless._core.cpython.threadlocal cimport keep_locals, locals_used
-from syncless._core.cpython.tracing cimport UNKNOWN_HOOKS, PyThreadState_Get, begin_settings, is_traced
+from syncless._core.cpython.tracing cimport UNKNOWN_HOOKS, begin_settings, traced_here
 from syncless._core.loop cimport Loop
 from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ, WRITE
@@ -543,7 +543,7 @@ cdef class FirstStep:
 
 cdef int trace_anew() except -1:
     """A tool that follows all threads takes the task for another one than the tasklet."""
-    if is_traced(PyThreadState_Get()):
+    if traced_here():
         begin_settings(False, UNKNOWN_HOOKS)
     return 0
 

@@ -131,7 +131,7 @@ cdef extern from *:
         nghttp2_option_set_max_continuations(option, SIZE_MAX);
     #endif
     }
-    /* Releases that know RFC 9218 alone send one response after the other unless the client asks for turns. */
+    /* Releases that know RFC 9218 alone send one response after the other, if nobody asks for turns. */
     static int syncless_take_turns(nghttp2_session *session, int32_t id) {
     #ifdef NGHTTP2_EXTPRI_DEFAULT_URGENCY
         nghttp2_extpri turns = {NGHTTP2_EXTPRI_DEFAULT_URGENCY, 1};

@@ -184,16 +184,20 @@ cdef class Threads:
         if forwarding is None:
             return 0
         to.everybody, to.unix_sockets = forwarding.trust.everybody, forwarding.trust.unix
-        networks = forwarding.trust.networks
+        networks = [
+            (size, mask.to_bytes(size, "big"), base.to_bytes(size, "big"))
+            for size, mask, base in forwarding.trust.networks
+        ]
         to.networks = <network*> calloc(len(networks) + 1, sizeof(network))
         if to.networks == NULL:
             raise MemoryError
+        one = to.networks
         for size, mask, base in networks:
-            one = &to.networks[to.network_count]
             one.size = size
-            memcpy(one.mask, PyBytes_AS_STRING(mask.to_bytes(size, "big")), size)
-            memcpy(one.base, PyBytes_AS_STRING(base.to_bytes(size, "big")), size)
-            to.network_count += 1
+            memcpy(one.mask, PyBytes_AS_STRING(mask), size)
+            memcpy(one.base, PyBytes_AS_STRING(base), size)
+            one += 1
+        to.network_count = len(networks)
         return 0
 
     cdef int set_text(self, text* to, str words) except -1:

@@ -13,6 +13,7 @@ import dis  # noqa: F401  cleanup.py needs it where a tasklet waits for a module
 import importlib
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial, wraps

@@ -32,6 +32,9 @@ cdef extern from *:
     static inline int syncless_in_tracer(PyThreadState *state) {
         return state->tracing > syncless_is_traced(state);
     }
+
+    static inline int syncless_traced_here(void) { return syncless_is_traced(PyThreadState_Get()); }
+    static inline int syncless_in_tracer_here(void) { return syncless_in_tracer(PyThreadState_Get()); }
     #endif
     """
     ctypedef struct Settings "syncless_settings":
@@ -42,6 +45,9 @@ cdef extern from *:
     bint is_traced "syncless_is_traced" (PyThreadState* state) noexcept
     # whether a trace function, or a tool of sys.monitoring, has called the function of the patch that asks
     bint in_tracer "syncless_in_tracer" (PyThreadState* state) noexcept
+    # both for the thread that asks
+    bint traced_here "syncless_traced_here" () noexcept
+    bint in_tracer_here "syncless_in_tracer_here" () noexcept
     uint64_t UNKNOWN_HOOKS "SYNCLESS_UNKNOWN"
     PyThreadState* PyThreadState_Get()
 

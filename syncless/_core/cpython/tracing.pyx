@@ -277,7 +277,9 @@ cdef class Hook:
         cdef void* function = function_now(profile)
         cdef PyObject* given = object_now(profile)
         if self.function is None or function == NULL or function == self.by_python or (
-                function == counting_function()) or given == NULL or not may_go_on(<object> given):
+                function == counting_function()) or given == NULL:
+            return 0
+        if not may_go_on(<object> given):
             return 0
         if function != self.in_c:
             self.in_c, self.spare = function, []

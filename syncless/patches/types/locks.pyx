@@ -45,7 +45,7 @@ from syncless._core.cpython.layouts cimport (
     forget_holder, holder_of_lock, is_lock, is_rlock, lock_free, lock_is_held, lock_taken, note_holder,
     require, rlock_count, rlock_free, rlock_note, rlock_owner, rlock_taken,
 )
-from syncless._core.cpython.tracing cimport PyThreadState_Get, in_tracer
+from syncless._core.cpython.tracing cimport in_tracer_here
 from syncless._core.current cimport acting, may_park, next_thrown, take_turns, wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport woken_by_holder
@@ -152,7 +152,7 @@ def get_ident() -> int:
     tests/patches/test_tools.py::test_debugpy_stops_in_three_requests_at_once.
     """
     cdef unsigned long number = ident()
-    if in_tracer(PyThreadState_Get()) and number not in threads and number not in becoming:
+    if in_tracer_here() and number not in threads and number not in becoming:
         become_known(number)
     return number
 
