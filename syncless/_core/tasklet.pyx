@@ -35,6 +35,7 @@ from syncless._core.scheduler cimport (
 from syncless._core.threadloop cimport end_process, get_loop, loop_of, peek_loop
 from syncless._core.wait.waitqueue cimport wake_all
 
+from syncless._core.cpython.tracing import report_waiting
 from syncless._core.exits import TaskletExit, TaskletKilled, has_error_handler, tell_uncaught
 
 cdef extern from "Python.h":
@@ -486,6 +487,7 @@ def as_thread(Tasklet tasklet not None) -> Tasklet:
 def set_in(Tasklet tasklet not None, bint profile, function) -> None:
     """sys.settrace(function), or setprofile(), in a tasklet that has begun and does not run."""
     change_settings(&tasklet.settings, profile, function)
+    report_waiting(tasklet.frame)
 
 
 def at_end_of_slot(function) -> bool:

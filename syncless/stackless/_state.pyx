@@ -15,6 +15,8 @@ from syncless._core.threadloop cimport peek_loop
 from syncless._core.wait.waitqueue cimport is_queued
 from syncless.stackless._thread cimport IN_RUN, PAUSED, Guard, here, run_queue
 
+from syncless._core.cpython.tracing import report_waiting
+
 cdef extern from "Python.h":
     # NULL: an exception is set
     PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
@@ -249,6 +251,7 @@ cdef class TracedTasklet(StatefulTasklet):
             (sys.setprofile if profile else sys.settrace)(function)
         elif self.state != NEW:
             change_settings(&self.settings, profile, function)
+            report_waiting(self.frame)
         elif profile:
             self.profile = function
         else:

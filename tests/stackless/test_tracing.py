@@ -84,10 +84,6 @@ def test_tasklet_keeps_its_trace_function_over_switches():
     assert record.count(tasklet, "line") == 4 == len([event for _, event in record.seen if event == "line"])
 
 
-@pytest.mark.skipif(
-    sys.version_info >= (3, 12),
-    reason="since Python 3.12 lines of the frame that waits are not reported: open",
-)
 def test_trace_function_can_be_set_while_the_tasklet_waits():
     """Lines of the frame in which it waits are reported if its f_trace is set, as sys.settrace() has it."""
     channel = stackless.channel()

@@ -232,6 +232,35 @@ cdef int change_settings(Settings** held, bint profile, object function) except 
     return 0
 
 
+cdef object monitoring = getattr(sys, "monitoring", None)
+
+
+def report_waiting(frame) -> None:
+    """What is set is told of this frame, in which a tasklet waits, and of those below.
+
+    Fact: since Python 3.12 the interpreter changes code that is to be traced: that of frames that run when
+    the function is set, and other code when it is next called. Danger: a frame in which a tasklet waits is
+    neither, so none of its lines are reported. Decision: events of the code alone are changed, and changed
+    back, by a tool that is free; if none is, the frame is left as it is. Guarded by
+    tests/stackless/test_tracing.py::test_trace_function_can_be_set_while_the_tasklet_waits.
+    """
+    if monitoring is None:
+        return
+    for tool in range(monitoring.OPTIMIZER_ID, -1, -1):
+        if monitoring.get_tool(tool) is None:
+            break
+    else:
+        return
+    monitoring.use_tool_id(tool, "syncless")
+    try:
+        while frame is not None:
+            for events in (monitoring.events.PY_START, 0):
+                monitoring.set_local_events(tool, frame.f_code, events)
+            frame = frame.f_back
+    finally:
+        monitoring.free_tool_id(tool)
+
+
 cdef enum:
     SPARE_TRACERS = 64
 
