@@ -7,9 +7,13 @@ rely on running alone between two waits.
 
 Fact: a switch in a pending call keeps all others waiting, because such calls do not nest; one in a signal
 handler keeps nothing. Decision: a timer of the OS thread's processor time sends a signal, by whose handler
-the tasklet lets others run. The timer runs while there are threads. Danger: our own code between two waits
-counts on running alone. Decision: where it is on the stack, the tasklet goes on until the next signal.
-Price: nothing while all wait; else two signals for HELD_NS. Guarded by tests/patches/test_preemption.py.
+the tasklet lets others run. The timer runs while there are threads, and until the first signal after that.
+Danger: our own code between two waits counts on running alone. Decision: where it is on the stack, the
+tasklet goes on until the next signal. Guarded by tests/patches/test_preemption.py.
+
+Price: the timer stands still while all wait. A second of computing has 100 signals, for which CPython 3.11
+took 6 us each, 8 with 20 callers on the stack, 15 with 100: 1.0006, 1.0008 and 1.0015 times the processor
+time without. Two threads that hand items to each other took 1.00 times theirs.
 """
 
 from __future__ import annotations
@@ -42,6 +46,8 @@ class Preemption:
     def __init__(self, is_thread: Callable[[Tasklet[Any]], bool]):
         self._is_thread = is_thread
         self._timer: ProcessorTimer | None = None
+        self._runs = self._wanted = False
+        """Whether the timer runs, and whether there are threads."""
         self._refused = False
         self._last = (0, 0)
         """The number of the tasklet that ran at the last signal, and how often it had gone on until then."""
@@ -52,6 +58,7 @@ class Preemption:
     def start(self) -> None:
         """From now on, until stop(). Without effect where the system has no such timer, or the program uses
         the signal."""
+        self._wanted = True
         if self._timer is None and not self._refused and not self._is_over:
             self._refused = True
             try:
@@ -63,25 +70,34 @@ class Preemption:
             except (OSError, ValueError):  # there is none, or this is not the main thread
                 return
             self._refused = False
-        if self._timer is not None:
+        if self._timer is not None and not self._runs:
+            self._runs = True
             self._timer.set(HELD_NS // 2)  # it takes two signals to see that a tasklet has run all the time
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.set(0)
+        """At the next signal: most programs start a thread again, and setting a timer is a system call."""
+        self._wanted = False
 
     def _end(self) -> None:
         """The interpreter puts the handlers of all signals back when it ends, and the next one would kill the
         process."""
         self._is_over = True
-        self.stop()
+        self._stop_now()
         self._timer = None
+
+    def _stop_now(self) -> None:
+        self._runs = False
+        if self._timer is not None:
+            self._timer.set(0)
 
     def _forget(self) -> None:
         """In the child of a fork, which has no timers."""
-        self._timer, self._refused = None, False
+        self._timer, self._refused, self._runs = None, False, False
 
     def _tick(self, number: int, frame: FrameType | None) -> None:
+        if not self._wanted:
+            self._stop_now()
+            return
         me = current()
         now = id(me), 0 if me is None else me.switches  # the tasklet itself would live until the next signal
         if me is None or now != self._last:

@@ -94,6 +94,36 @@ while not ({call}): pass
 """)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no timer of a thread's processor time")
+def test_timer_is_not_set_for_each_thread_and_stops_after_the_last():
+    run_python("""
+from syncless.patches import patch_all, preemption
+sets = []
+class Timer(preemption.ProcessorTimer):
+    def set(self, nanoseconds):
+        sets.append(nanoseconds)
+        super().set(nanoseconds)
+preemption.ProcessorTimer = Timer
+patch_all()
+import threading, time
+for _ in range(1000):
+    thread = threading.Thread(target=int)
+    thread.start()
+    thread.join()
+assert 1 <= len(sets) < 500, len(sets)      # once more for each 10 ms of processor time, perhaps
+while sets[-1]:                             # nothing runs but main
+    time.monotonic()
+before = len(sets)
+until = time.thread_time() + 0.05
+while time.thread_time() < until: pass
+assert len(sets) == before
+thread = threading.Thread(target=int)
+thread.start()
+assert sets[-1]
+thread.join()
+""")
+
+
 def test_plain_tasklets_and_code_of_ours_run_alone():
     assert (
         run_python(f"""{BEGIN}
