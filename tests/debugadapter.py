@@ -45,12 +45,17 @@ class Debugger:
         return json.loads(self.file.read(length))
 
     def ask(self, command, **arguments):
+        body = self.ask_for(command, **arguments)
+        assert body is not None, command
+        return body
+
+    def ask_for(self, command, **arguments):
+        """As ask(); None if debugpy refuses."""
         number = self.send(command, **arguments)
         while True:
             message = self.read()
             if message["type"] == "response" and message["request_seq"] == number:
-                assert message["success"], message
-                return message.get("body")
+                return message.get("body", {}) if message["success"] else None
             if message["type"] == "event":
                 self.events.append(message)
 
@@ -91,8 +96,10 @@ class Debugger:
         if not frames:
             return None
         scope = self.ask("scopes", frameId=frames[0]["id"])["scopes"][0]["variablesReference"]
-        found = self.ask("variables", variablesReference=scope)["variables"]
-        values = {each["name"]: each["value"] for each in found}
+        found = self.ask_for("variables", variablesReference=scope)
+        if found is None:  # it was running, and is shown as it was
+            return None
+        values = {each["name"]: each["value"] for each in found["variables"]}
         return (frames[0]["name"], frames[0]["line"]), values
 
     def go_on(self, thread):

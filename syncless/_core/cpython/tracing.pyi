@@ -7,7 +7,7 @@ def begin_call() -> None:
     """An OS thread of a pool begins a call, as a new thread begins."""
 
 def end_call() -> None:
-    """Nothing is set in this OS thread from now on."""
+    """Nothing is set in this OS thread from now on, and tools of sys.monitoring see nothing of it."""
 
 def report_waiting(frame: FrameType | None) -> None:
     """What is set is told of this frame, in which a tasklet waits, and of those below.

@@ -93,6 +93,13 @@ cdef extern from *:
         (profile ? PyEval_SetProfile : PyEval_SetTrace)((Py_tracefunc)function, object);
     }
 
+    /* Tools of sys.monitoring see nothing of the thread, until it is shown. */
+    static void syncless_hide_thread(int hidden) {
+    #if PY_VERSION_HEX >= 0x030C0000
+        PyThreadState_Get()->tracing = hidden ? 1 << 20 : 0;
+    #endif
+    }
+
     /* Exchanges the thread's and those that are held. */
     static void syncless_exchange_settings(syncless_settings *held) {
         PyThreadState *state = PyThreadState_Get();
@@ -161,6 +168,7 @@ cdef extern from *:
     PyObject* held_function "syncless_held_function" (Settings* held, bint profile) noexcept
     void end_settings "syncless_end_settings" (void* stays) noexcept
     void free(void* memory) noexcept
+    void hide_thread "syncless_hide_thread" (bint hidden) noexcept
     void exchange_functions "syncless_exchange_functions" (Settings* held) noexcept
     bint has_functions "syncless_has_functions" (Settings* held) noexcept
     void _begin_with "syncless_begin_with" (Settings* others, bint trace, bint profile) noexcept
@@ -338,13 +346,15 @@ cdef int begin_settings(bint bare, uint64_t version) except -1:
 
 def begin_call() -> None:
     """An OS thread of a pool begins a call, as a new thread begins."""
+    hide_thread(False)
     begin_settings(False, UNKNOWN_HOOKS)
 
 
 def end_call() -> None:
-    """Nothing is set in this OS thread from now on."""
+    """Nothing is set in this OS thread from now on, and tools of sys.monitoring see nothing of it."""
     cdef Settings* nothing = NULL
     drop_settings(&nothing)
+    hide_thread(True)
 
 
 # -- of an owner that is no tasklet --------------------------------------------------------------------------

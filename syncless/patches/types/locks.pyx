@@ -111,8 +111,10 @@ cdef int wake_first(object thing, int64_t holder=0) except -1:
 cdef extern from *:
     """
     static int syncless_is_paused(void) { return PyThreadState_Get()->tracing > 0; }
+    static int syncless_is_hidden(void) { return PyThreadState_Get()->tracing >= 1 << 20; }
     """
     bint is_paused "syncless_is_paused" ()
+    bint is_hidden "syncless_is_hidden" ()      # a thread of ours, see end_call()
 
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident()
@@ -152,7 +154,7 @@ def get_ident() -> int:
     tests/patches/test_tools.py::test_debugpy_stops_in_three_requests_at_once.
     """
     cdef unsigned long number = ident()
-    if in_tracer_here() and number not in threads and number not in becoming:
+    if in_tracer_here() and not is_hidden() and number not in threads and number not in becoming:
         become_known(number)
     return number
 
