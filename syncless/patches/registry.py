@@ -14,8 +14,8 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import BuiltinFunctionType, MethodDescriptorType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +26,7 @@ from syncless.tools.imports import when_executed
 T = TypeVar("T")
 _ABSENT: Any = object()
 _get_os_ident = original_of(_thread.get_ident)
+_acquire, _release = original_of(_thread.RLock.acquire), original_of(_thread.RLock.release)
 _members_of: Callable[[ModuleType], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
 
 
@@ -83,10 +84,19 @@ class Registry:
     """The changes that are in force, by area."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self._lock = _thread.RLock()
         self._patchers: dict[str, Patcher] = {}
         self._globals = Globals()
         self._methods = Methods()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other OS thread changes anything. The methods of the lock itself may change meanwhile."""
+        _acquire(self._lock)
+        try:
+            yield
+        finally:
+            _release(self._lock)
 
     def areas(self) -> list[str]:
         return list(self._patchers)
@@ -104,7 +114,7 @@ class Registry:
 
         RuntimeError outside of the main thread.
         """
-        with self.lock:
+        with self._alone():
             new = {
                 area: Patcher(area, self._globals, self._methods)
                 for area in areas
@@ -133,7 +143,7 @@ class Registry:
     def undo(self, *areas: str) -> None:
         """Takes the changes of these areas back, the last one first. RuntimeError outside of the main
         thread."""
-        with self.lock:
+        with self._alone():
             if self._patchers:
                 _check_thread("unpatched")
             for area in areas:

@@ -319,9 +319,8 @@ def set_name(name: str) -> None:
 
 
 def current_thread() -> threading.Thread:
-    """threading.current_thread: in a callback of an asyncio loop the thread that runs the loop. A debugger
-    sees a thread of its own for each task (locks.pyx: get_ident)."""
-    thread = None
+    """threading.current_thread: in a callback of an asyncio loop the thread that runs the loop."""
+    thread = None  # a debugger sees one for each task, see get_ident() in locks.pyx
     if locks.is_in_tracer():
         thread = _active.get(locks.get_ident())
     if thread is None:
