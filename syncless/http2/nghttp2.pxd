@@ -132,8 +132,13 @@ cdef extern from *:
     #endif
     }
     /* Releases that know RFC 9218 alone send one response after the other, if nobody asks for turns. */
-    static int syncless_take_turns(nghttp2_session *session, int32_t id) {
     #ifdef NGHTTP2_EXTPRI_DEFAULT_URGENCY
+    #define SYNCLESS_RFC9218 1
+    #else
+    #define SYNCLESS_RFC9218 0
+    #endif
+    static int syncless_take_turns(nghttp2_session *session, int32_t id) {
+    #if SYNCLESS_RFC9218
         nghttp2_extpri turns = {NGHTTP2_EXTPRI_DEFAULT_URGENCY, 1};
         return nghttp2_session_change_extpri_stream_priority(session, id, &turns, 0);
     #else
@@ -143,3 +148,4 @@ cdef extern from *:
     """
     void syncless_leave_to_credit(nghttp2_option* option)
     int syncless_take_turns(nghttp2_session* session, int32_t id)
+    int RFC9218 "SYNCLESS_RFC9218"      # 1 if the library follows its priorities

@@ -298,6 +298,7 @@ cdef int on_frame_send(nghttp2_session* library, const nghttp2_frame* frame, voi
     return 0
 
 
+FOLLOWS_RFC_9218 = bool(RFC9218)
 cdef nghttp2_session_callbacks* callbacks = NULL
 cdef nghttp2_option* options = NULL
 if nghttp2_session_callbacks_new(&callbacks) or nghttp2_option_new(&options):
@@ -360,7 +361,7 @@ cdef class HTTP2Session(Frames):
         settings[2].value = True
         settings[3].settings_id = NO_RFC7540_PRIORITIES
         settings[3].value = True
-        nghttp2_submit_settings(self.library, NGHTTP2_FLAG_NONE, settings, 4)
+        nghttp2_submit_settings(self.library, NGHTTP2_FLAG_NONE, settings, 3 + RFC9218)
         size = nghttp2_session_mem_send(self.library, &frame)
         if size < FRAME_HEAD + 6:
             raise MemoryError

@@ -38,8 +38,8 @@ def _psycopg(patcher: Patcher, waiting: Any) -> None:
 
 
 def _unless_at_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of Kafka in OS threads, but not if its timeout, the last argument, is 0, which programs give
-    after each message."""
+    """poll() or flush() of Kafka in OS threads, but not with a timeout of 0, which programs give after each
+    message."""
     in_thread = _pool.wrap(function)
 
     @functools.wraps(function)
@@ -55,7 +55,8 @@ def _kafka(patcher: Patcher, library: Any) -> None:
     for kind in (library.Consumer, library.Producer):
         for name in KAFKA:
             if name in vars(kind):
-                patcher.member_in_place(kind, name, _unless_at_once(vars(kind)[name]), "waits in C")
+                wrap = _unless_at_once if name in ("poll", "flush") else _pool.wrap
+                patcher.member_in_place(kind, name, wrap(vars(kind)[name]), "waits in C")
 
 
 def _engineio(patcher: Patcher, base_server: Any) -> None:

@@ -288,17 +288,22 @@ def debugged(folder, *words, log=None, environ=None):
         program.wait()
 
 
+def all_stops(debugger, path):
+    """At line 4 of the program, until it ends."""
+    debugger.begin(path, [4])
+    stops = []
+    while (stop := debugger.stop()) is not None:
+        stops.append(stop[0])
+        debugger.go_on(stop[1])
+    return stops
+
+
 @pytest.mark.parametrize("words", [(), tuple(SYNCLESS)], ids=["plain", "patched"])
 def test_debugpy_stops_at_each_breakpoint(tmp_path, words):
     path = tmp_path / "program.py"
     path.write_text(BREAKPOINTS)
     with debugged(tmp_path, *words, "program.py") as debugger:
-        debugger.begin(path, [4])
-        stops = []
-        while (stop := debugger.stop()) is not None:
-            stops.append(stop[0])
-            debugger.go_on(stop[1])
-    assert stops == [("work", 4)] * 3
+        assert all_stops(debugger, path) == [("work", 4)] * 3
 
 
 def first_true(look):
@@ -366,12 +371,7 @@ def test_debugpy_writes_its_log(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(BREAKPOINTS)
     with debugged(tmp_path, *SYNCLESS, "program.py", log=tmp_path / "log") as debugger:
-        debugger.begin(path, [4])
-        stops = []
-        while (stop := debugger.stop()) is not None:
-            stops.append(stop[0])
-            debugger.go_on(stop[1])
-    assert stops == [("work", 4)] * 3
+        assert all_stops(debugger, path) == [("work", 4)] * 3
 
 
 # -- profilers -----------------------------------------------------------------------------------------------

@@ -33,6 +33,9 @@ cdef extern from *:
         return state->tracing > syncless_is_traced(state);
     }
 
+    #define SYNCLESS_HIDDEN (1 << 20)   /* `tracing` of a thread of ours, see end_call() */
+    static inline int syncless_paused_here(void) { return PyThreadState_Get()->tracing > 0; }
+    static inline int syncless_hidden_here(void) { return PyThreadState_Get()->tracing >= SYNCLESS_HIDDEN; }
     static inline int syncless_traced_here(void) { return syncless_is_traced(PyThreadState_Get()); }
     static inline int syncless_in_tracer_here(void) { return syncless_in_tracer(PyThreadState_Get()); }
     #endif
@@ -45,7 +48,9 @@ cdef extern from *:
     bint is_traced "syncless_is_traced" (PyThreadState* state) noexcept
     # whether a trace function, or a tool of sys.monitoring, has called the function of the patch that asks
     bint in_tracer "syncless_in_tracer" (PyThreadState* state) noexcept
-    # both for the thread that asks
+    # all for the thread that asks; `paused`: inside of a trace function or a tool
+    bint paused_here "syncless_paused_here" () noexcept
+    bint hidden_here "syncless_hidden_here" () noexcept
     bint traced_here "syncless_traced_here" () noexcept
     bint in_tracer_here "syncless_in_tracer_here" () noexcept
     uint64_t UNKNOWN_HOOKS "SYNCLESS_UNKNOWN"

@@ -96,7 +96,7 @@ cdef extern from *:
     /* Tools of sys.monitoring see nothing of the thread, until it is shown. */
     static void syncless_hide_thread(int hidden) {
     #if PY_VERSION_HEX >= 0x030C0000
-        PyThreadState_Get()->tracing = hidden ? 1 << 20 : 0;
+        PyThreadState_Get()->tracing = hidden ? SYNCLESS_HIDDEN : 0;
     #endif
     }
 

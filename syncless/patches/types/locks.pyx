@@ -45,7 +45,7 @@ from syncless._core.cpython.layouts cimport (
     forget_holder, holder_of_lock, is_lock, is_rlock, lock_free, lock_is_held, lock_taken, note_holder,
     require, rlock_count, rlock_free, rlock_note, rlock_owner, rlock_taken,
 )
-from syncless._core.cpython.tracing cimport in_tracer_here
+from syncless._core.cpython.tracing cimport hidden_here, in_tracer_here, paused_here
 from syncless._core.current cimport acting, may_park, next_thrown, take_turns, wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport woken_by_holder
@@ -108,14 +108,6 @@ cdef int wake_first(object thing, int64_t holder=0) except -1:
     return 0
 
 
-cdef extern from *:
-    """
-    static int syncless_is_paused(void) { return PyThreadState_Get()->tracing > 0; }
-    static int syncless_is_hidden(void) { return PyThreadState_Get()->tracing >= 1 << 20; }
-    """
-    bint is_paused "syncless_is_paused" ()
-    bint is_hidden "syncless_is_hidden" ()      # a thread of ours, see end_call()
-
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident()
 
@@ -154,7 +146,7 @@ def get_ident() -> int:
     tests/patches/test_tools.py::test_debugpy_stops_in_three_requests_at_once.
     """
     cdef unsigned long number = ident()
-    if in_tracer_here() and not is_hidden() and number not in threads and number not in becoming:
+    if in_tracer_here() and not hidden_here() and number not in threads and number not in becoming:
         become_known(number)
     return number
 
@@ -175,7 +167,7 @@ cdef int become_known(unsigned long number) except -1:
 def is_in_tracer() -> bool:
     """Whether a trace function, or a tool of sys.monitoring, has made the call. To be asked in what is
     called as a function in Python."""
-    return is_paused()
+    return paused_here()
 
 
 def owner():
