@@ -374,6 +374,15 @@ def set_profile_in_all_threads(function: Any, /) -> None:
     _set_in_all(True, function)
 
 
+def _keep_their_idents() -> None:
+    """A thread that undoes the patch, and ends later, would take the thread whose loop this is out of
+    `threading`: the interpreter does so by the ident of the OS thread."""
+    for tasklet in running:
+        thread: Any = _active.get(id(tasklet))
+        if thread is not None:
+            thread._delete = partial(_active.pop, id(tasklet), None)
+
+
 def _renew_conditions() -> None:
     """Rebinds the methods of its lock that each Condition has kept: the old ones know OS threads only."""
     for made in instances_of(_condition):
@@ -406,6 +415,7 @@ def patch(patcher: Patcher) -> None:
     patcher.at_undo(partial(locks.ask, True))
     _renew_conditions()
     patcher.rebind(_thread, "get_ident", locks.get_ident, "is the same for all tasklets of a thread")
+    patcher.at_undo(_keep_their_idents)
     patcher.rebind(threading, "current_thread", current_thread, "is another for each callback of asyncio")
     patcher.rebind(_thread, "_get_main_thread_ident", get_main_thread_ident, "knows OS threads only")
     patcher.rebind(_thread, "start_new_thread", start_new_thread, "starts an OS thread")

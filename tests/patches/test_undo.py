@@ -44,6 +44,8 @@ thread = threading.Thread(target=unpatch)
 thread.start()
 thread.join()
 assert not is_patched("thread")
+main = threading.main_thread()
+assert threading.current_thread() is main and threading.enumerate() == [main]
 """)
 
 
