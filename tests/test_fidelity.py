@@ -40,7 +40,8 @@ def modules_that_can_wait(root):
 
 def test_each_module_that_can_wait_is_run_or_left_out_with_a_reason():
     spec = importlib.util.find_spec("test")
-    if spec is None or spec.submodule_search_locations is None:
+    # Debian's python3 has only those of its modules that the tests of others need
+    if spec is None or not importlib.util.find_spec("test.test_threading"):
         pytest.skip("this Python comes without its tests")
     listed = {name for names in MODULES.values() for name in names}
     there = set(modules_that_can_wait(pathlib.Path(*spec.submodule_search_locations)))
