@@ -27,6 +27,8 @@ import tempfile
 import time
 from collections.abc import Iterable
 
+from tests.wide import is_wide, leaves_out
+
 MOST_FLAKY = 5
 """Tests that may be flaky in one run."""
 
@@ -47,13 +49,14 @@ FEW = 30
 """Files of tests that are not worth a process of their own to be read."""
 
 
-def read_once(arguments: list[str]) -> None:
+def read_once(arguments: list[str], marks: str) -> None:
     """Pytest rewrites the assertions of a file that it reads for the first time, which takes longer than all
     else of it. Once, and not in each of the processes that will run the tests."""
     files = [
         file
         for path in paths_of(arguments) or [pathlib.Path("tests")]
         for file in (path.rglob("test_*.py") if path.is_dir() else [path])
+        if not (leaves_out(marks) and is_wide(file.absolute()))
     ]
     version = f"{sys.implementation.cache_tag}-pytest-*.pyc"
     new = [
@@ -209,7 +212,7 @@ def main(arguments: list[str]) -> int:
         marks = "" if named else "not slow" if paths_of(others) else "not slow and not wide"
     chosen = ["-m", marks] if marks else []
     if importlib.util.find_spec("xdist") and not IN_ORDER & set(others):
-        read_once(others)
+        read_once(others, marks)
         chosen += ["-n", options.n or processes or str(processors() * 5 // 2), "--dist", "worksteal"]
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

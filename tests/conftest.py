@@ -15,7 +15,7 @@ from _pytest import timing
 import syncless
 from syncless._core.poll.backends import BACKENDS
 from tests import virtualtime
-from tests.wide import is_wide
+from tests.wide import is_wide, leaves_out
 
 pytest_plugins = ["tests.plugin"]
 
@@ -58,8 +58,13 @@ def pytest_sessionstart(session):
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items):
     for item in items:
-        if is_wide(item.path):
+        if is_wide(item.path, getattr(item, "originalname", "")):
             item.add_marker("wide")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """A file of which -m leaves out all is not read: each of the processes that run tests would read it."""
+    return True if leaves_out(config.option.markexpr) and is_wide(collection_path) else None
 
 
 def pytest_collection_finish():

@@ -3,7 +3,7 @@
 import ast
 import pathlib
 
-from tests.wide import WIDE, is_wide
+from tests.wide import WIDE, is_wide, leaves_out
 
 TESTS = pathlib.Path(__file__).parent
 FILES = sorted(TESTS.rglob("test_*.py"))
@@ -49,8 +49,17 @@ def lengths(seconds):
 
 
 def test_files_that_are_left_to_the_gate_are_there():
-    assert all((TESTS / name).exists() for name in WIDE)
+    for name in WIDE:
+        file, _, test = name.partition("::")
+        assert (TESTS / file).exists() and (not test or f"def {test}(" in (TESTS / file).read_text()), name
     assert is_wide(TESTS / "contrib/test_django.py") and not is_wide(TESTS / "wsgi/test_wsgi.py")
+    name = "test_holder_of_the_lock_commits_however_many_wait"
+    assert is_wide(TESTS / "patches/test_sqlite.py", name) and not is_wide(TESTS / "patches/test_sqlite.py")
+
+
+def test_they_are_not_read_where_the_marks_leave_out_all_of_them():
+    assert leaves_out("not slow and not wide") and leaves_out("not wide")
+    assert not any(map(leaves_out, ("", "not slow", "wide", "slow or not wide", "x or slow and not wide")))
 
 
 def test_few_tests_are_realtime_and_each_says_why():

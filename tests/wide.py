@@ -4,21 +4,36 @@ They try combinations, start compilers or frameworks, or test the tools of this 
 import pathlib
 
 WIDE = {
+    "asgi/test_program.py": "lifespans, with workers and without",
+    "asgi/test_workers.py::test_event_stream_and_websocket_end_cleanly_and_clients_come_again": (
+        "each way to stop"
+    ),
+    "asyncio/test_cancelled_steps.py": "each step at which a task may be cancelled",
     "cli/test_application_options.py": "each option, with workers and without",
     "cli/test_banner.py": "each kind of terminal",
     "cli/test_guardedfiles.py": "each kind of link, in each folder",
     "cli/test_hooks.py": "each hook that may fail",
     "cli/test_loading.py": "each application that cannot be served",
+    "cli/test_moving.py::test_each_setting_of_gunicorn_is_taken_or_answered_with_a_sentence": "each setting",
     "cli/test_patch.py": "each area that may be left out",
+    "cli/test_privileges.py::test_wrong_names_are_told": "each wrong name",
+    "cli/test_reloading.py": "each thing that a reload renews",
+    "cli/test_streams.py::test_missing_ones_are_null": "each stream that may be missing",
     "contrib": "frameworks",
     "core/test_builds.py": "builds",
+    "core/test_cleanup.py::test_storm_of_interrupts_leaves_no_connection_taken": "random programs",
     "core/test_elsewhere.py": "other threads and processes, call by call",
+    "core/test_forking.py::test_a_hook_of_another_library_may_wait": "each way to wait",
     "core/test_kqueue.py": "an emulation",
+    "core/test_layouts.py::test_unknown_layout_is_refused_by_name": "each layout",
     "core/test_memory.py": "much memory",
     "core/test_model.py": "random programs",
     "core/test_storms.py": "random programs",
+    "core/test_strange_descriptors.py::test_files_that_got_their_numbers_are_left_alone": "each descriptor",
     "deploy": "recipes, by the programs that read them",
     "examples": "examples, played to their end",
+    "http/test_admission.py::test_without_a_limit_every_request_runs": "many requests",
+    "io/test_dns.py::test_as_the_c_library_answers": "each configuration",
     "native/test_native_agreement.py": "random requests",
     "native/test_native_examples.py": "compilers",
     "native/test_native_faults.py": "each allocation that may fail",
@@ -33,32 +48,69 @@ WIDE = {
     "patches/test_cooperation.py": "a program for each call that waits",
     "patches/test_elsewhere.py": "other threads and processes, call by call",
     "patches/test_expanding.py": "much data",
+    "patches/test_gated_calls.py::test_other_tasklets_run": "a program for each call that waits",
+    "patches/test_interrupted.py": "each driver of a database",
     "patches/test_loop_locks.py": "each lock, where no tasklet can wait",
     "patches/test_native.py": "compilers",
+    "patches/test_signal_handlers.py::test_what_a_handler_raises_in_the_child_of_a_fork_ends_its_wait": (
+        "each way to fork"
+    ),
     "patches/test_signatures.py": "each function",
+    "patches/test_sqlite.py::test_holder_of_the_lock_commits_however_many_wait": "many writers",
+    "patches/test_tools.py": "debuggers, coverage and profilers",
     "patches/test_unknown_pythons.py": "each area that may be left out",
+    "status/test_asgi.py": "frameworks",
     "status/test_metrics.py": "the tools that read them",
     "test_benchmark_runs.py": "tools",
     "test_marks.py": "tools",
     "test_pages.py": "the pages, followed to their end",
     "test_runner.py": "tools",
+    "test_sdist.py": "tools",
     "test_shape.py": "tools",
     "test_simulate.py": "tools",
     "test_stackless_suite.py": "tools",
     "test_switches.py": "tools",
     "wsgi/test_adapt.py": "each wrong argument",
+    "wsgi/test_errorlog.py::test_entry_lets_no_other_tasklet_run": "each kind of log",
     "wsgi/test_errors.py": "each mistake of an application",
     "wsgi/test_fairness.py": "many tasklets",
+    "wsgi/test_fork.py": "forks in requests",
     "wsgi/test_forked_workers.py": "libraries that wait in each child",
+    "wsgi/test_hangups.py::test_call_of_an_interrupted_request_ends_and_its_connection_is_closed": (
+        "each library"
+    ),
     "wsgi/test_http2_hostile.py": "each attack",
+    "wsgi/test_loop_waits.py::test_entry_of_the_loop_itself_waits_for_a_handler_of_logging": (
+        "each part of logging"
+    ),
+    "wsgi/test_module_command.py": "each kind of module",
+    "wsgi/test_proxies.py::test_the_port_is_the_clients_own": "each form of a port",
     "wsgi/test_recycling.py": "each limit of a worker",
     "wsgi/test_reload.py": "each thing that a reload renews",
     "wsgi/test_shortage.py": "each call that the system may refuse",
+    "wsgi/test_standby.py::test_a_server_stops_in_order": "each way to stop",
+    "wsgi/test_tracing.py": "frameworks",
     "wsgi/test_wire.py": "each case of HTTP/1.1",
+    "wsgi/test_workers.py::test_connections_that_wait_to_be_accepted_survive_their_workers": (
+        "each way to stop"
+    ),
+    "wsgi/test_workers.py::test_the_application_gets_the_status_of_a_process_that_it_started_in_the_master": (
+        "each way to start"
+    ),
 }
-"""File or folder below tests/ -> what it is about."""
+"""File, folder or file::test below tests/ -> what it is about."""
 
 
-def is_wide(path: pathlib.Path) -> bool:
-    relative = path.relative_to(pathlib.Path(__file__).parent)
-    return any(part.as_posix() in WIDE for part in (relative, *relative.parents))
+def is_wide(path: pathlib.Path, test: str = "") -> bool:
+    """`test` is the name of a function, without its parameters."""
+    tests = pathlib.Path(__file__).parent
+    if not path.is_relative_to(tests):
+        return False
+    relative = path.relative_to(tests)
+    whole = any(part.as_posix() in WIDE for part in (relative, *relative.parents))
+    return whole or f"{relative.as_posix()}::{test}" in WIDE
+
+
+def leaves_out(marks: str) -> bool:
+    """Whether -m says so of all that is wide."""
+    return "not wide" in marks.split(" and ") and " or " not in marks
