@@ -51,7 +51,7 @@ class Pair:
     def __init__(self, front=None):
         self.also = f"    bind 127.0.0.1:{front}\n" if front else ""
         self.ports = [free_port(), free_port()]
-        self.status = [free_port(), free_port()]
+        self.health = [free_port(), free_port()]
 
     def options(self, number):
         rest = without(
@@ -59,14 +59,14 @@ class Pair:
             "--bind",
             "--workers",
             "--trusted",
-            "--status",
+            "--health",
             "--limit",
         )
-        status = f"127.0.0.1:{self.status[number]}"
-        return [*rest, "--trusted", "127.0.0.1", "--status", status, "--limit", "stop_delay_seconds=1"]
+        health = f"127.0.0.1:{self.health[number]}"
+        return [*rest, "--trusted", "127.0.0.1", "--health", health, "--limit", "stop_delay_seconds=1"]
 
     def configuration(self, folder, port):
-        (one, two), (first, second) = self.ports, self.status
+        (one, two), (first, second) = self.ports, self.health
         return changed(
             "haproxy/haproxy.cfg",
             {
