@@ -87,22 +87,26 @@ NATIVE = {
     "syncless.asyncio.callbacks": [],  # call_soon() and its kin, and the first step of a coroutine
     "syncless.asyncio.halves": [],  # a socket is read and written for a protocol
     "syncless.asyncio.transports": [],  # TCP and UNIX streams
-    "syncless.http.wire": WIRE,  # the rules of HTTP/1.1, for Cython and Python
+    "syncless.http.wire.wire": WIRE,  # the rules of HTTP/1.1, for Cython and Python
     "syncless.http.requestheads": [],  # request heads, read and remembered
-    "syncless.http.loglines": [],  # a line for each response
+    "syncless.http.log.loglines": [],  # a line for each response
     "syncless.http.listener": [],  # shared by the connections of a listening socket
     "syncless.http.stream": [],  # receiving, sending, closing
     "syncless.http.peer": [],  # the client as a request sees it, and the body that it sends
     "syncless.http.response": [],  # head and body -> bytes
     "syncless.http.request": [],  # a request as everything but its application sees it
     "syncless.http.exchange": [],  # a request and its response; the seam between HTTP and applications
-    "syncless.http.websocket": [],  # messages on a connection that HTTP has left
-    "syncless.http.websocketframes": [],  # read and written by the websockets library
+    "syncless.http.websocket.websocket": [],  # messages on a connection that HTTP has left
+    "syncless.http.websocket.frames": [],  # read and written by the websockets library
     "syncless.http.connection": [],  # the life of a connection
     "syncless.http.acceptor": [],  # new connections
-    "syncless.asgi.operations": [],  # receive() and send()
-    "syncless.asgi.exchange": [],  # calls the application
-    "syncless.asgi.application": [],  # a request for each head
+    "syncless.http.http2.stream": [],  # a request that a connection of HTTP/2 carries
+    "syncless.http.http2.session": [],  # such a connection
+    "syncless.apps.asgi.operations": [],  # receive() and send()
+    "syncless.apps.asgi.exchange": [],  # calls the application
+    "syncless.apps.asgi.application": [],  # a request for each head
+    "syncless.apps.wsgi.input": [],  # a request body
+    "syncless.apps.wsgi.application": [],  # a request for each head
     "syncless.native.handler": [],  # a native function, wherever it comes from
     "syncless.native.threads": [
         *WIRE,
@@ -128,10 +132,6 @@ NATIVE = {
             )
         ),
     ],  # threads that answer without the interpreter's lock, and their messages to Python
-    "syncless.wsgi.input": [],  # a request body
-    "syncless.wsgi.application": [],  # a request for each head
-    "syncless.http2.stream": [],  # a request that a connection of HTTP/2 carries
-    "syncless.http2.session": [],  # such a connection
 }
 
 # Cython's own functions, such as the type of its functions: once, instead of in each module
@@ -144,8 +144,8 @@ OPTIONAL = {
     "syncless.native.threads": "EPOLL",
     "syncless._core.nativestack": "ELF",
     "syncless.patches.libraries.parking": "ELF",
-    "syncless.http2.stream": "HTTP2",
-    "syncless.http2.session": "HTTP2",
+    "syncless.http.http2.stream": "HTTP2",
+    "syncless.http.http2.session": "HTTP2",
     "syncless._core.explore": "ASSERTIONS",
 }
 

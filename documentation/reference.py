@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from syncless.cli.arguments import make_parser
 from syncless.cli.config import VARIABLES
 from syncless.cli.help import explained, measure
-from syncless.http.accesslog import ATOMS, FORMATS
 from syncless.http.limits import Limits
+from syncless.http.log.accesslog import ATOMS, FORMATS
 
 
 def cell(text: str) -> str:
@@ -105,7 +105,7 @@ IN_SOURCES = {
     "syncless/cli/arguments.py": "reference/command-line.md",
     "syncless/http/limits.py": "reference/all-limits.md",
     "syncless/cli/config.py": "reference/environment.md",
-    "syncless/http/accesslog.py": "reference/log-atoms.md",
+    "syncless/http/log/accesslog.py": "reference/log-atoms.md",
 }
 """Source -> the page that is written from it. A page that links the source leads readers of the repository
 there, and readers of the site to the page."""

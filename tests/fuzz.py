@@ -30,11 +30,11 @@ import time
 from typing import Any
 
 import syncless
+from syncless.apps.wsgi.application import EnvironRequest
 from syncless.http.proxyheader import SIGNATURE, parse_proxy_header
 from syncless.http.trust import Forwarding, Trust
 from syncless.io import socket
 from syncless.wsgi import Server
-from syncless.wsgi.application import EnvironRequest
 from tests.fuzzed_asgi import application as asgi_application
 from tests.slowlog import SlowLog
 from tests.wsgi.test_websocket import HANDSHAKE, frame

@@ -5,7 +5,7 @@ import importlib.util
 import pytest
 
 HTTP2 = pytest.mark.skipif(
-    importlib.util.find_spec("syncless.http2.session") is None,
+    importlib.util.find_spec("syncless.http.http2.session") is None,
     reason="built without HTTP/2: install libnghttp2-dev, and build again",
 )
 

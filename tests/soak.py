@@ -41,9 +41,10 @@ import time
 from collections import Counter
 
 import syncless
-from syncless.http.program import blocking as stalls
 from syncless.io import socket
-from syncless.wsgi import Server, server
+from syncless.server import serve as serving
+from syncless.server.program import blocking as stalls
+from syncless.wsgi import Server
 from tests import soak_native
 from tests.programs import SLOW
 from tests.proxied import COMMANDS, Proxied, missing
@@ -126,9 +127,9 @@ class Watched(Server):
 
 
 def serve(folder: str, standby: int) -> None:
-    server.Server = Watched
+    serving.Server = Watched
     stalls.STALL_MILLISECONDS = 10_000  # an import takes long under a sanitizer; a hang is longer
-    server.serve(
+    serving.serve(
         {"/asgi": events, "/": application} if standby else application,
         port=0,
         certfile=f"{folder}/cert.pem",

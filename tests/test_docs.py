@@ -14,10 +14,10 @@ import syncless
 import syncless.wsgi
 from documentation.reference import GENERATED, IN_SOURCES
 from syncless.cli import config
-from syncless.http import accesslog
-from syncless.http.program.hooks import Hooks
-from syncless.http.status.metrics import COUNTERS, GAUGES
+from syncless.http.log import accesslog
 from syncless.io import socket
+from syncless.server.program.hooks import Hooks
+from syncless.server.status.metrics import COUNTERS, GAUGES
 from syncless.wsgi import Limits, Server
 
 ROOT = pathlib.Path(__file__).parent.parent

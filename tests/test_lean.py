@@ -6,9 +6,9 @@ import sys
 LATER = """
 ast asyncio concurrent ctypes dataclasses difflib dis email html http.client http.server inspect json logging
 multiprocessing platform shutil ssl subprocess tempfile tokenize traceback unittest urllib.request
-syncless.asgi.host syncless.asyncio syncless.cli syncless.console syncless.contrib syncless.debug
-syncless.http.compression syncless.http.program.master syncless.http.program.running
-syncless.http.static.files syncless.http.status syncless.io.dns syncless.native syncless.patches
+syncless.apps.asgi.host syncless.asyncio syncless.cli syncless.console syncless.contrib syncless.debug
+syncless.http.content.compression syncless.server.program.master syncless.server.program.running
+syncless.http.content.static.files syncless.server.status syncless.io.dns syncless.native syncless.patches
 syncless.stackless
 """.split()
 """Modules that `import syncless.wsgi` must not import, nor any module below them."""

@@ -16,21 +16,22 @@ import syncless
 from documentation import stubs
 from syncless._core.loop import checked
 from syncless._core.poll.backends import BACKENDS
-from syncless.http.certificates import TLSSettings
 from syncless.http.limits import Limits
-from syncless.http.options import LimitOptions, ServerOptions
-from syncless.http.server import Server
-from syncless.http.sockets import SocketOptions
+from syncless.server.certificates import TLSSettings
+from syncless.server.options import LimitOptions, ServerOptions
+from syncless.server.server import Server
+from syncless.server.sockets import SocketOptions
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "syncless"
+HTTP2 = importlib.util.find_spec("syncless.http.http2.session")  # needs libnghttp2
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in PACKAGE.rglob("*.py*")
     if path.suffix in (".py", ".pyx") and path.name != "__main__.py"
     if path.stem != "explore" or checked  # only builds with assertions have it
     if path.stem != "kqueue" or "kqueue" in BACKENDS  # few systems have it
-    if path.parent.name != "http2" or importlib.util.find_spec("syncless.http2.session")  # needs libnghttp2
+    if path.parent.name != "http2" or HTTP2
     if path.stem.isidentifier()  # a hook of PyInstaller's is none
 )
 NATIVE = [module for module in MODULES if (ROOT / (module.replace(".", "/") + ".pyx")).exists()]
@@ -44,25 +45,52 @@ LAYERS = {
     "syncless.patches": {"syncless._core", "syncless.io", "syncless.tools"},
     "syncless.stackless": {"syncless._core"},
     "syncless.asyncio": {"syncless._core", "syncless.io", "syncless.tools"},
-    "syncless.http": {"syncless._core", "syncless.io", "syncless.tools", "syncless.console", "syncless"},
-    "syncless.asgi": {"syncless._core", "syncless.tools", "syncless.asyncio", "syncless.http"},
-    "syncless.http2": {"syncless._core", "syncless.http"},
-    "syncless.native": {"syncless._core", "syncless.http"},
-    "syncless.wsgi": {
+    "syncless.http.wire": {"syncless._core"},
+    "syncless.http": {"syncless._core", "syncless.io", "syncless.tools", "syncless.http.wire", "syncless"},
+    "syncless.http.content": {"syncless._core", "syncless.io", "syncless.http", "syncless.http.wire"},
+    "syncless.http.websocket": {"syncless._core", "syncless.http", "syncless.http.wire"},
+    "syncless.http.http2": {"syncless._core", "syncless.http", "syncless.http.wire"},
+    "syncless.apps": {
         "syncless._core",
         "syncless.io",
         "syncless.tools",
+        "syncless.asyncio",
         "syncless.http",
-        "syncless.asgi",
+        "syncless.http.wire",
+        "syncless.http.content",
+        "syncless.http.websocket",
+        "syncless.server",
+    },
+    "syncless.server.lanes": {"syncless._core", "syncless.tools", "syncless.http"},
+    "syncless.native": {
+        "syncless._core",
+        "syncless.http",
+        "syncless.http.wire",
+        "syncless.apps",
+        "syncless.server.lanes",
+    },
+    "syncless.server": {
+        "syncless._core",
+        "syncless.io",
+        "syncless.tools",
+        "syncless.console",
+        "syncless.http",
+        "syncless.http.wire",
+        "syncless.http.content",
+        "syncless.http.http2",
+        "syncless.apps",
+        "syncless.server.lanes",
         "syncless.native",
-        "syncless.http2",
         "syncless.asyncio",
         "syncless.patches",
         "syncless",
     },
+    "syncless.wsgi": {"syncless.http", "syncless.http.websocket", "syncless.apps", "syncless.server"},
     "syncless.cli": {
         "syncless.io",
         "syncless.http",
+        "syncless.apps",
+        "syncless.server",
         "syncless.wsgi",
         "syncless.patches",
         "syncless.console",
@@ -73,6 +101,8 @@ LAYERS = {
         "syncless._core",
         "syncless.tools",
         "syncless.http",
+        "syncless.apps",
+        "syncless.server",
         "syncless.wsgi",
         "syncless.patches",
         "syncless",
@@ -171,23 +201,23 @@ def test_cimports_make_no_circle():
 LATE = re.compile(r"""(?:import_module|__import__)\(f?["'](syncless[\w.{}]*)["']""")
 LATE_IMPORTS = {
     "most programs do not need it, and it imports much": {
-        ("http/websocket.pyx", "syncless.http.websocketframes"),
-        ("http/limits.py", "syncless.http.options"),
+        ("http/websocket/websocket.pyx", "syncless.http.websocket.frames"),
         ("cli/tracing.py", "syncless.debug"),
-        ("http/server.py", "syncless.http.compression"),
-        ("http/server.py", "syncless.http.static.files"),
-        ("http/server.py", "syncless.http.standby"),
-        ("http/server.py", "syncless.http.slowrequests"),
-        ("http/server.py", "syncless.http.program.running"),
+        ("server/server.py", "syncless.server.options"),
+        ("server/server.py", "syncless.http.content.compression"),
+        ("server/server.py", "syncless.http.content.static.files"),
+        ("server/server.py", "syncless.server.lanes.standby"),
+        ("server/server.py", "syncless.http.log.slowrequests"),
+        ("server/server.py", "syncless.server.program.running"),
         ("tools/offloading.py", "syncless.tools.realthreads"),
         ("patches/eventloops.py", "syncless.tools.realthreads"),
-        ("wsgi/kinds.py", "syncless.asgi.host"),
-        ("wsgi/server.py", "syncless.native.handlerthreads"),
-        ("wsgi/server.py", "syncless.http2.session"),
-        ("wsgi/server.py", "syncless.wsgi.compress"),
-        ("wsgi/server.py", "syncless.http.program.serving"),
-        ("wsgi/server.py", "syncless.patches"),
-        ("wsgi/server.py", "syncless.asyncio.backgroundloop"),
+        ("server/kinds.py", "syncless.apps.asgi.host"),
+        ("server/serve.py", "syncless.native.handlerthreads"),
+        ("server/serve.py", "syncless.http.http2.session"),
+        ("server/serve.py", "syncless.apps.wsgi.compress"),
+        ("server/serve.py", "syncless.server.program.serving"),
+        ("server/serve.py", "syncless.patches"),
+        ("server/serve.py", "syncless.asyncio.backgroundloop"),
     },
     "the user asks for the area, and gets no other": {("patches/__init__.py", "syncless.patches.{module}")},
     "it takes the place of a module of that name": {("best_stackless.py", "syncless.stackless")},
@@ -238,7 +268,7 @@ WSGI_WORDS = re.compile(r"\b(?<!os\.)environs?\b|\bstart_response\b|(?<!\.)\bwsg
 
 
 def test_http_speaks_no_wsgi():
-    """Other kinds of application stand beside WSGI: only the package syncless.wsgi knows it."""
+    """Other kinds of application stand beside WSGI: only the package syncless.apps.wsgi knows it."""
     paths = [
         path for path in (PACKAGE / "http").rglob("*") if path.suffix in (".py", ".pyx", ".pxd", ".c", ".h")
     ]
@@ -252,11 +282,12 @@ CGI = re.compile(
     r"|SERVER_(NAME|PORT|PROTOCOL))\b"
 )
 CGI_ROOMS = {
-    "wsgi": "the environ",
+    "apps/wsgi": "the environ",
+    "server/serve.py": "the keys of every environ",
     "contrib": "gunicorn's environ",
     "cli": "help that tells of it",
     "http/request.pyx": "variables() of hooks and of the access log",
-    "http/accesslog.py": "the documentation of its atoms",
+    "http/log/accesslog.py": "the documentation of its atoms",
 }
 
 
@@ -511,13 +542,13 @@ def parameters(path, name):
 
 def test_option_keeps_its_name_from_serve_to_the_field_that_uses_it():
     http = PACKAGE / "http"
-    options = parameters(http / "server.py", "Server")
+    options = parameters(PACKAGE / "server" / "server.py", "Server")
     limits = {field.name for field in dataclasses.fields(Limits)}
     listener = parameters(http / "listener.pyi", "Listener")
     assert listener <= options
     fields = re.findall(r"^    cdef .*?(\w+)(?: *#.*)?$", (http / "listener.pxd").read_text(), re.MULTILINE)
     assert listener <= set(fields)
-    assert parameters(http / "serverlogs.py", "Logs") <= options
+    assert parameters(http / "log" / "serverlogs.py", "Logs") <= options
     assert {field.name for field in dataclasses.fields(TLSSettings)} <= options
     # of defer_accept and head_seconds
     assert {field.name for field in dataclasses.fields(SocketOptions)} <= options | limits | {"defer_seconds"}
@@ -533,7 +564,7 @@ def test_options_are_those_of_the_server():
     parameters = inspect.signature(Server.__init__).parameters.values()
     options = {each.name: each.annotation for each in parameters if each.kind is each.KEYWORD_ONLY}
     declared = {name: reference.__forward_arg__ for name, reference in ServerOptions.__annotations__.items()}
-    assert declared == limits | options, "syncless/http/options.py must have the same arguments"
+    assert declared == limits | options, "syncless/server/options.py must have the same arguments"
     assert set(LimitOptions.__annotations__) == set(limits)
 
 
@@ -583,7 +614,8 @@ def test_tests_look_at_the_result_of_eventually():
 
 
 OTHER_ROOMS = {
-    "status": "syncless/http/status, from outside",
+    "asgi": "syncless/apps/asgi",
+    "status": "syncless/server/status, from outside",
     "deploy": "deploy/: recipes, and proxies in front",
     "examples": "examples/",
     "typing": "programs that mypy reads, for test_typing.py",

@@ -15,9 +15,9 @@ from syncless.cli.serving import serve_command
 from syncless.cli.status import status
 from syncless.cli.tracing import trace
 from syncless.console import listen_if_asked
-from syncless.http.notices import open_missing
-from syncless.http.program.firstprocess import begin_in_child
+from syncless.http.log.notices import open_missing
 from syncless.patches.program import run
+from syncless.server.program.firstprocess import begin_in_child
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The options of the serving command (http/options.py), as argparse knows them."""
+"""The options of the serving command (server/options.py), as argparse knows them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from syncless.cli.config import TABLES, ConfigError, Options, from_platform, reason_of, show
 from syncless.cli.foreign import Foreign, options_of, translated
 from syncless.cli.help import HelpAll, Parser, Version
-from syncless.http.addresses import parse_bind
-from syncless.http.options import OPTIONS, Option
 from syncless.io.guardedfiles import is_privileged, only_roots
 from syncless.patches import AREAS, OFF
+from syncless.server.addresses import parse_bind
+from syncless.server.options import OPTIONS, Option
 
 Group = argparse._ArgumentGroup
 

@@ -2,7 +2,7 @@
 
 The source nearest to the user wins: the command line, then ``SYNCLESS_*`` variables, then the file, then
 ``PORT`` and ``WEB_CONCURRENCY``, which a platform sets for every program, then the defaults. Keys are the
-names of the options, see http/options.py.
+names of the options, see server/options.py.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from syncless.http.limits import defaults
-from syncless.http.notices import complain
-from syncless.http.options import ALL, ONCE, Option, number_of_workers
+from syncless.http.log.notices import complain
 from syncless.io.guardedfiles import readable
 from syncless.patches import AREAS
+from syncless.server.options import ALL, ONCE, Option, number_of_workers
 
 FILES = ("syncless.toml", "pyproject.toml")
 """Looked for in the working directory unless a file is named. The first file with options is used."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from syncless.cli.config import of_option, text_of
-from syncless.http.notices import complain
+from syncless.http.log.notices import complain
 
 ACCEPTED = {
     "--uds": "--bind unix:{}",

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TypeVar
 
-from syncless.http.notices import complain
+from syncless.http.log.notices import complain
 from syncless.wsgi import WorkersFailed
 
 T = TypeVar("T")

@@ -14,20 +14,22 @@ import os
 import sys
 from typing import Any
 
+from syncless.apps.loading import admit, admitted, enter, hold_back
 from syncless.cli.arguments import parse
 from syncless.cli.config import of_option, reason_of, text_of
 from syncless.cli.reloading import until_it_starts, watched
-from syncless.http.addresses import systemd_fds
-from syncless.http.errorlog import configure, write_from
-from syncless.http.notices import flush
-from syncless.http.options import ALL, CALLS_ONLY, PROGRAM, SERVER
-from syncless.http.program.hooks import Hooks
-from syncless.http.program.loading import admit, admitted, enter, hold_back
-from syncless.http.program.preparing import nothing_yet
-from syncless.http.program.privileges import Privileges
-from syncless.http.program.process import set_title
-from syncless.http.status.options import StatusOptions
+from syncless.http.log.errorlog import configure, write_from
+from syncless.http.log.notices import flush
 from syncless.io.guardedfiles import is_privileged, will_give_up
+from syncless.server.addresses import systemd_fds
+from syncless.server.kinds import Declared
+from syncless.server.options import ALL, CALLS_ONLY, PROGRAM, SERVER
+from syncless.server.program.hooks import Hooks
+from syncless.server.program.preparing import nothing_yet
+from syncless.server.program.privileges import Privileges
+from syncless.server.program.process import set_title
+from syncless.server.serve import Patching
+from syncless.server.status.options import StatusOptions
 from syncless.wsgi import (
     ApplicationFailed,
     ApplicationNotFound,
@@ -37,8 +39,6 @@ from syncless.wsgi import (
     WorkersFailed,
     serve,
 )
-from syncless.wsgi.kinds import Declared
-from syncless.wsgi.server import Patching
 
 
 def serve_command(arguments: list[str]) -> int:

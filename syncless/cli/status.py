@@ -17,8 +17,8 @@ from typing import Any
 
 from syncless.cli.config import ConfigError, Options
 from syncless.cli.help import Parser, is_colourful
-from syncless.http.addresses import Bind, parse_bind
-from syncless.http.notices import visible
+from syncless.http.log.notices import visible
+from syncless.server.addresses import Bind, parse_bind
 
 SECONDS = 5.0
 """For the server to answer."""

@@ -13,7 +13,7 @@ import signal
 import sys
 from typing import Any
 
-from syncless.http.notices import complain
+from syncless.http.log.notices import complain
 from syncless.io.guardedfiles import Place
 
 ENDINGS = (".py", ".toml")

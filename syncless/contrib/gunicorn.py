@@ -27,16 +27,16 @@ from syncless._core.current import sleep
 from syncless._core.handling import interrupted_frame
 from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.wait.sync import Event
+from syncless.apps.wsgi.adapt import request_target
+from syncless.apps.wsgi.filewrapper import FileWrapper
 from syncless.console import listen_if_asked
-from syncless.http.addresses import Bind
 from syncless.http.limits import Limits
-from syncless.http.program.running import LAST_CALL
 from syncless.http.request import Request
 from syncless.http.trust import Trust
 from syncless.patches import patch_all
+from syncless.server.addresses import Bind
+from syncless.server.program.running import LAST_CALL
 from syncless.wsgi import Server, as_wsgi
-from syncless.wsgi.adapt import request_target
-from syncless.wsgi.filewrapper import FileWrapper
 
 MOST_FIELDS = 128
 """Header fields of a request that Limits.header_count allows."""

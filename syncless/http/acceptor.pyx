@@ -53,7 +53,7 @@ from syncless.http.listener cimport (
 )
 from syncless.http.peer cimport Carried
 from syncless.http.stream cimport Buffer, Buffers, Stream, TlsLayer, has_input, has_unsent
-from syncless.http.wire cimport ACCEPT_BATCH, ASKED, JUST_COME_NS, LAST_BATCHES, RETRY_NS
+from syncless.http.wire.wire cimport ACCEPT_BATCH, ASKED, JUST_COME_NS, LAST_BATCHES, RETRY_NS
 
 from syncless._core.exits import TaskletExit
 

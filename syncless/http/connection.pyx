@@ -56,7 +56,7 @@ from syncless.http.stream cimport (
     has_bytes, has_input, has_unsent, keeps_up, receive_little, receive_raw, return_input, send_pending,
     set_readable,
 )
-from syncless.http.wire cimport ROUNDS, WASTE, asks_by_head, head, may_linger_on, refusal_fields
+from syncless.http.wire.wire cimport ROUNDS, WASTE, asks_by_head, head, may_linger_on, refusal_fields
 
 from syncless.http.errors import REASONS, refusal, status_line
 from syncless.http.proxyheader import parse_proxy_header

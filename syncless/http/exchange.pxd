@@ -12,7 +12,7 @@ from syncless.http.peer cimport Body, Incoming, Peer
 from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.response cimport Response, begin_response
-from syncless.http.wire cimport head, is_head_request
+from syncless.http.wire.wire cimport head, is_head_request
 
 cdef extern from *:
     """

@@ -43,7 +43,7 @@ from syncless.http.peer cimport Body, Carried, Incoming, Peer
 from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.response cimport Response
-from syncless.http.wire cimport CODES, HTTP_2, decode_path
+from syncless.http.wire.wire cimport CODES, HTTP_2, decode_path
 
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.exits import TaskletExit, is_interrupt
@@ -51,10 +51,10 @@ from syncless._core.tasklet import spawn
 from syncless.http.errors import (
     REASONS, BodyTooLarge, ClientError, ClientGone, ConnectionLost, QueuedTooLong, RequestTimeout, refusal,
 )
-from syncless.http.notices import visible
+from syncless.http.log.notices import visible
 from syncless.http.requestids import begin as begin_ids
 from syncless.http.trust import REQUEST_START, seconds_since
-from syncless.http.wire import is_field
+from syncless.http.wire.wire import is_field
 
 cdef enum:
     PIECE = 4096        # bytes read at a time; it bounds how far a compressed message can expand at once

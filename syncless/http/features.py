@@ -15,7 +15,7 @@ from syncless._core.poll.backends import BACKENDS
 
 HTTP2_CURE = "install libnghttp2-dev (libnghttp2-devel on Fedora) and build it again"
 FEATURES = {
-    "HTTP/2": ("syncless.http2.session", HTTP2_CURE),
+    "HTTP/2": ("syncless.http.http2.session", HTTP2_CURE),
     "native handlers": ("syncless.native.threads", "they need Linux's epoll"),
     "the area native of the patch": (
         "syncless.patches.libraries.parking",

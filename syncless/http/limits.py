@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib import import_module
-
 from syncless.tools.records import record
 
 MAY_BE_ZERO = {
@@ -199,20 +196,6 @@ class Limits:
 def defaults() -> dict[str, int | float]:
     """Each limit and its default."""
     return {name: getattr(Limits, name) for name in Limits.__annotations__}
-
-
-def limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
-    """TypeError for the name of an override that is no limit, and so no argument either."""
-    for name in overrides:
-        if not hasattr(Limits, name):
-            options = import_module("syncless.http.options")  # only where a name is wrong
-            described = {option.name: option.where for option in (*options.ALL, *options.CALLS_ONLY)}
-            if described.get(name) == options.PROGRAM:
-                raise TypeError(f"{name!r} is {options.PROGRAM}, not of Server")
-            raise TypeError(f"unknown argument or limit {name!r}; the limits are the fields of Limits")
-    if limits is None:
-        return Limits(**overrides)  # type: ignore[arg-type]
-    return type(limits)(**{**vars(limits), **overrides})
 
 
 CHECK = 5.0  # seconds after which a client that makes the server wait is checked, at the latest

@@ -9,10 +9,10 @@ from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable
 from syncless._core.timers cimport Timer
-from syncless.http.loglines cimport AccessLog
+from syncless.http.log.loglines cimport AccessLog
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.stream cimport Buffer, Buffers
-from syncless.http.wire cimport BUCKETS, data_rate, limits
+from syncless.http.wire.wire cimport BUCKETS, data_rate, limits
 
 
 cdef class Quota:

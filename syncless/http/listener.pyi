@@ -7,8 +7,8 @@ from syncless._core.loop import Loop
 from syncless._core.scheduler import Runnable
 from syncless.http.exchange import Application, Sessions
 from syncless.http.limits import Limits
-from syncless.http.loglines import AccessLog
-from syncless.http.slowrequests import SlowRequests
+from syncless.http.log.loglines import AccessLog
+from syncless.http.log.slowrequests import SlowRequests
 
 SECONDS: tuple[float, ...]
 FREE: int

@@ -68,7 +68,7 @@ from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.threadloop cimport get_loop
 from syncless._core.timers cimport timer_init
 from syncless.http.stream cimport Buffer, Buffers
-from syncless.http.wire cimport (
+from syncless.http.wire.wire cimport (
     BUCKETS, CODES, COMPLAIN_NS, data_rate_check, data_rate_counts, data_rate_is_too_slow, data_rate_may_wait,
     dates_at,
 )

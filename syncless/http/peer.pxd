@@ -5,7 +5,7 @@ from syncless._core.loop cimport Loop, Watcher
 from syncless._core.wait.waitqueue cimport WaitQueue
 from syncless.http.listener cimport Listener
 from syncless.http.stream cimport Stream
-from syncless.http.wire cimport framing, head, limits
+from syncless.http.wire.wire cimport framing, head, limits
 
 cdef enum:
     DIRECT = 16384              # bytes of a body wanted from which on they bypass the connection's buffer

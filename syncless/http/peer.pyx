@@ -60,7 +60,7 @@ from syncless.http.stream cimport (
     SENT_ALL, STALLED, Stream, consume_inbox, drop_unsent, is_receivable, push_ciphertext, receive,
     receive_more, send_pending, set_out_body, transmit, unsent,
 )
-from syncless.http.wire cimport (
+from syncless.http.wire.wire cimport (
     BEHIND_DATA, IN_TRAILERS, REPLY_CONTINUE, TOO_LONG, TOO_SLOW, body_begin, body_data_rate, body_take,
     framing, limits, scan_body_line,
 )

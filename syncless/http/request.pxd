@@ -2,7 +2,7 @@
 
 from cpython.object cimport PyObject
 
-from syncless.http.wire cimport head
+from syncless.http.wire.wire cimport head
 
 cdef enum:
     REFUSED_BYTES = 2048        # of refused bytes that are looked at

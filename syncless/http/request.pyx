@@ -9,7 +9,7 @@ HeadRequest is one of bytes that no application sees, or has seen: those that th
 that native threads have answered.
 """
 
-from syncless.http.wire cimport (
+from syncless.http.wire.wire cimport (
     HEAD_DROPPED, HEAD_UNKNOWN, HTTP_2, K_HOST, decode_path, head_header, head_limits, name_of, scan_fields,
     scan_line,
 )

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop
-from syncless.http.wire cimport HEAD_BEFORE_HEADERS, head, head_limits
+from syncless.http.wire.wire cimport HEAD_BEFORE_HEADERS, head, head_limits
 
 
 cdef enum:

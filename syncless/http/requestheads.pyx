@@ -13,7 +13,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from syncless._core.arrays cimport with_place_for
 from syncless._core.threadloop cimport get_loop
-from syncless.http.wire cimport (
+from syncless.http.wire.wire cimport (
     HEAD_BEFORE_HEADERS, MEMORY_MOST, head, head_limits, scan_fields, scan_line,
 )
 

@@ -21,7 +21,7 @@ from libc.string cimport memcpy
 
 from syncless._core.calls.files cimport is_slow
 from syncless.http.listener cimport Listener, ResponseHeads
-from syncless.http.wire cimport (
+from syncless.http.wire.wire cimport (
     BY_CLOSE, BY_LENGTH, CHUNKED, COPIED, HEAD_UNKNOWN, HTTP_2, K_CONNECTION, K_CONTENT_LENGTH,
     K_DATE, K_SERVER, K_UPGRADE, NO_BODY, OUT_HIGH, REPLY_CHUNK, REPLY_FRAMING, REPLY_LAST_CHUNK,
     is_hop_by_hop, is_token, is_value, known_name, put_chunk_line, put_framing, reply, reply_frame,

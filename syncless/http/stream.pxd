@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint32_t, uint8_t
 from libc.string cimport memcpy
 
 from syncless._core.loop cimport Loop
-from syncless.http.wire cimport OUT_HIGH
+from syncless.http.wire.wire cimport OUT_HIGH
 
 cdef enum:
     BUFFER = 8192       # bytes of a pooled block

@@ -30,7 +30,7 @@ from posix.unistd cimport close as close_fd
 
 from syncless._core.calls.portable cimport MSG_NOSIGNAL  # no-cython-lint: C below has it
 from syncless._core.loop cimport Loop
-from syncless.http.wire cimport LITTLE, RECEIVE
+from syncless.http.wire.wire cimport LITTLE, RECEIVE
 
 cdef enum:
     POOL = 64                   # free blocks kept

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from syncless.http.wire import is_host
+from syncless.http.wire.wire import is_host
 
 if TYPE_CHECKING:
     from syncless.http.request import Request

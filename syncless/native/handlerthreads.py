@@ -22,7 +22,6 @@ from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.acceptor import Acceptor
 from syncless.http.errors import REASONS
 from syncless.http.exchange import Application, id_of, new_id
-from syncless.http.handlerthreads import AcceptControl
 from syncless.http.limits import Limits
 from syncless.http.listener import Counters, Listener, Quota
 from syncless.http.request import HeadRequest
@@ -30,6 +29,7 @@ from syncless.http.requestids import trace_of
 from syncless.http.trust import REQUEST_START, seconds_since
 from syncless.native.routing import parse_routes
 from syncless.native.threads import Inbox, Shared, Threads, reclaim
+from syncless.server.lanes.handlerthreads import AcceptControl
 
 WATCH_SECONDS = 1.0
 """Between two looks at the threads."""

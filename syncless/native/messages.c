@@ -73,7 +73,7 @@ void drop_messages(struct inbox *from) {
 /* -- the access log -------------------------------------------------------------------------------------- */
 
 /* Each thread collects its records and sends them to Python in blocks, where handlers of the log make lines
-   of them. Records that Python does not take are dropped and counted, as by http/loglines.pyx. */
+   of them. Records that Python does not take are dropped and counted, as by http/log/loglines.pyx. */
 
 enum { BLOCK = 65536, HEAD_SHOWN = 8192 };
 #define RECORDS_NS 250000000    /* for which records are held back */

@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from syncless.http.program.loading import is_module
-from syncless.http.program.loading import load as load_object
+from syncless.apps.loading import is_module
+from syncless.apps.loading import load as load_object
 from syncless.native.handler import Handler, load
 
 ROUTE = re.compile(r"(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+) +)?(/[^ ?#]*)")

@@ -39,7 +39,7 @@ from syncless.http.listener cimport (
 )
 from syncless.http.peer cimport Incoming
 from syncless.http.stream cimport Stream
-from syncless.http.wire cimport BUCKETS, CODES, head, name_of
+from syncless.http.wire.wire cimport BUCKETS, CODES, head, name_of
 from syncless.native.handler cimport Handler
 
 from syncless._core.threadloop import current_loop

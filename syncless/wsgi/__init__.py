@@ -1,5 +1,8 @@
 """The web server: ``serve(application)`` and, for more than one or inside a larger program, ``Server``."""
 
+from syncless.apps.loading import ApplicationFailed, ApplicationNotFound
+from syncless.apps.wsgi.adapt import as_wsgi
+from syncless.apps.wsgi.client import client_gone, current_request, while_client_stays
 from syncless.http.errors import (
     BadRequest,
     BodyTimeout,
@@ -12,13 +15,10 @@ from syncless.http.errors import (
     UpgradeRequired,
 )
 from syncless.http.limits import Limits
-from syncless.http.program.hooks import HookFailed
-from syncless.http.program.loading import ApplicationFailed, ApplicationNotFound
-from syncless.http.program.slot import WorkersFailed
-from syncless.http.websocket import WebSocket, WebSocketClosed
-from syncless.wsgi.adapt import as_wsgi
-from syncless.wsgi.client import client_gone, current_request, while_client_stays
-from syncless.wsgi.server import Server, serve
+from syncless.http.websocket.websocket import WebSocket, WebSocketClosed
+from syncless.server.program.hooks import HookFailed
+from syncless.server.program.slot import WorkersFailed
+from syncless.server.serve import Server, serve
 
 __all__ = [
     "ApplicationFailed",

@@ -82,7 +82,7 @@ def test_parts_for_a_client_of_http_1_0_end_with_the_connection(start, letters):
 
 
 def test_static_file_beside_an_application_is_sent_by_sendfile(start, tmp_path, monkeypatch):
-    from syncless.http import filepart
+    from syncless.http.content import filepart
 
     (tmp_path / "big").write_bytes(bytes(1000000))
     monkeypatch.setattr(filepart, "pread", None)  # it would read blocks

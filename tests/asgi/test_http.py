@@ -12,7 +12,7 @@ from collections import OrderedDict
 import pytest
 
 import syncless
-from syncless.asgi.exchange import ScopeRequest
+from syncless.apps.asgi.exchange import ScopeRequest
 from syncless.asyncio import in_tasklet
 from tests.plugin import Client
 from tests.virtualtime import real_time

@@ -7,7 +7,7 @@ import io
 import pytest
 
 import syncless
-from syncless.http.program.loading import ApplicationFailed
+from syncless.apps.loading import ApplicationFailed
 from syncless.wsgi import Server
 from tests.asgi.test_http import START, http, saying
 from tests.waiting import eventually

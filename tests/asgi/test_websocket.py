@@ -304,7 +304,7 @@ def test_request_that_cannot_be_a_handshake_is_ordinary(start, errors, change):
 def test_without_the_library_a_handshake_is_ordinary_and_the_log_says_once_what_to_install(
     start, errors, monkeypatch
 ):
-    monkeypatch.setattr("syncless.http.websocket.find_spec", lambda name: None)
+    monkeypatch.setattr("syncless.http.websocket.websocket.find_spec", lambda name: None)
     monkeypatch.delitem(sys.modules, "simple_websocket", raising=False)
 
     async def app(scope, receive, send):

@@ -13,7 +13,7 @@ import syncless
 from syncless import Timeout, sleep, spawn
 from syncless.asyncio import EventLoop, await_, in_tasklet
 from syncless.asyncio.backgroundloop import HAS_POLICIES, DefaultPolicy, background_loop
-from syncless.wsgi.server import Patching
+from syncless.server.serve import Patching
 from tests.asyncio.loops import run
 from tests.programs import check, run_python
 
@@ -648,7 +648,7 @@ def test_asyncio_that_is_imported_after_the_start_has_a_loop():
         run_python(
             """
 import sys
-from syncless.wsgi.server import Patching
+from syncless.server.serve import Patching
 Patching(False)()
 assert "asyncio" not in sys.modules
 import asyncio

@@ -57,7 +57,7 @@ unpatch()
 assert issubclass(asyncio.run(kind()), asyncio.SelectorEventLoop) and asyncio.run(kind()) is not EventLoop
 """
 OFFERED = """
-from syncless.wsgi.server import Patching
+from syncless.server.serve import Patching
 Patching(False)()
 Patching(False)()
 assert asyncio.run(kind()) is asyncio.SelectorEventLoop

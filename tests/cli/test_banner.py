@@ -9,8 +9,8 @@ import pytest
 
 import syncless
 from syncless._core.threadloop import current_loop
-from syncless.http.program.banner import loop_name
-from syncless.wsgi.server import Patching
+from syncless.server.program.banner import loop_name
+from syncless.server.serve import Patching
 from tests.cli.terminal import Terminal
 from tests.cli.test_loading import HELLO, command, environment
 from tests.programs import run_unchecked
@@ -113,7 +113,7 @@ def test_areas_that_workers_patch_are_told(patch, said):
 def test_few_areas_are_named():
     program = (
         "from syncless.patches import patch_time, patch_socket; patch_time(); patch_socket()\n"
-        "from syncless.http.program.banner import patched_areas; print(patched_areas())"
+        "from syncless.server.program.banner import patched_areas; print(patched_areas())"
     )
     done = run_unchecked(program, env=environment())
     assert done.stdout == "time, socket\n", done

@@ -14,10 +14,10 @@ import tempfile
 
 import pytest
 
-from syncless.http.errorlog import LogFile
-from syncless.http.program.process import PidFile
+from syncless.http.log.errorlog import LogFile
 from syncless.io.guardedfiles import Place, append_to, only_roots
 from syncless.io.socketfiles import bind_file, remove_stale
+from syncless.server.program.process import PidFile
 from tests.cli.test_loading import command, environment
 from tests.cli.test_patch import Served
 from tests.programs import run_unchecked
@@ -337,7 +337,7 @@ def test_open_file_of_another_process_is_opened_through_proc(folder):
 def test_log_file_of_other_users_may_be_any_link(folder):
     """For a process that is not root's a path means what it always means."""
     program = (
-        "import os\nfrom syncless.http.errorlog import LogFile\n"
+        "import os\nfrom syncless.http.log.errorlog import LogFile\n"
         f"os.setgroups([]); os.setresgid(*[{WHO.pw_gid}] * 3); os.setresuid(*[{WHO.pw_uid}] * 3)\n"
         f"os.chdir({str(folder / 'mine')!r}); os.symlink('real', 'log')\n"
         "file = LogFile('log'); file.write('one'); file.reopen(); file.write('two'); file.close()\n"

@@ -8,7 +8,7 @@ import pytest
 
 from syncless.cli.arguments import make_parser
 from syncless.cli.help import explained, measure
-from syncless.http.options import OPTIONS
+from syncless.server.options import OPTIONS
 from syncless.wsgi import Limits
 from tests.cli.terminal import ESCAPE, Terminal
 from tests.cli.test_loading import command, environment

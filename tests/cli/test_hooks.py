@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from syncless.http.program.hooks import NAMES
+from syncless.server.program.hooks import NAMES
 from tests.cli.test_loading import command, environment
 from tests.cli.test_patch import Served, served
 from tests.waiting import eventually

@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from syncless.http.program.loading import load
+from syncless.apps.loading import load
 from tests.programs import run_unchecked
 from tests.waiting import eventually
 

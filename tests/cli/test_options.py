@@ -1,5 +1,5 @@
-"""Options are described once (http/options.py): the signatures of `serve` and `Server` agree with it, and the
-command line, the files, the environment, the help and the reference are made from it."""
+"""Options are described once (server/options.py): the signatures of `serve` and `Server` agree with it, and
+the command line, the files, the environment, the help and the reference are made from it."""
 
 import inspect
 
@@ -8,9 +8,9 @@ import pytest
 from documentation import reference
 from syncless.cli.arguments import make_parser, parse
 from syncless.cli.serving import arguments_of
-from syncless.http import options, server
-from syncless.http.options import ALL, APPLICATION, CALLS_ONLY, PROGRAM, SERVER, Option
-from syncless.wsgi import Server, kinds, serve
+from syncless.server import kinds, options, server
+from syncless.server.options import ALL, APPLICATION, CALLS_ONLY, PROGRAM, SERVER, Option
+from syncless.wsgi import Server, serve
 
 
 def described(*where):

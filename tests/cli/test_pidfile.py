@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from syncless.http.program.process import PidFile
+from syncless.server.program.process import PidFile
 
 HOLDER = """
 import sys
-from syncless.http.program.process import PidFile
+from syncless.server.program.process import PidFile
 with PidFile(sys.argv[1]):
     print("has it", flush=True)
     sys.stdin.read()

@@ -160,7 +160,7 @@ def test_wrong_names_are_told(folder, options, message, more):
 )
 def test_others_than_root_are_told_which_option_needs_it(folder, options, message):
     program = (
-        "import os; from syncless.http.program.privileges import Privileges\n"
+        "import os; from syncless.server.program.privileges import Privileges\n"
         "os.setgroups([]); os.setresgid(*[54321] * 3); os.setresuid(*[54321] * 3)\n"
         f"user, group = {dict(zip(options[::2], options[1::2], strict=True))!r}.get('--user'), "
         f"{dict(zip(options[::2], options[1::2], strict=True))!r}.get('--group')\n"

@@ -86,7 +86,7 @@ def test_number_of_workers_cannot_be_changed_where_there_are_none(terminal, tmp_
 
 FIRST = """
 import ctypes, os, signal, subprocess, sys
-from syncless.http.program.firstprocess import begin_in_child
+from syncless.server.program.firstprocess import begin_in_child
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: it gets orphans, as process 1 does
 getpid, os.getpid = os.getpid, lambda: 1
 begin_in_child()

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from syncless.http.program.process import ServiceManager
+from syncless.server.program.process import ServiceManager
 from tests.cli.test_loading import HELLO, command, environment
 from tests.waiting import eventually
 

@@ -33,7 +33,7 @@ def test_processes_have_titles(folder):
 def test_titles_are_left_alone_without_the_package(folder):
     program = (
         "import sys; sys.modules['setproctitle'] = None\n"
-        "from syncless.http.program.process import set_title; set_title('worker 1', 'hello:app')\n"
+        "from syncless.server.program.process import set_title; set_title('worker 1', 'hello:app')\n"
         "print(open('/proc/self/cmdline').read().count('syncless: '))"
     )
     done = run_unchecked(program, env=environment())

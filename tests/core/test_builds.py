@@ -142,7 +142,7 @@ def test_build_names_a_missing_compiler(build):
 
 
 def test_build_without_libnghttp2_leaves_http2_out_unless_it_is_required(build, tmp_path):
-    header, folder = "nghttp2/nghttp2.h", tmp_path / "tree" / "syncless" / "http2"
+    header, folder = "nghttp2/nghttp2.h", tmp_path / "tree" / "syncless" / "http" / "http2"
     build()
     assert len(list(folder.glob("*.so"))) == 2
     done, _ = build(header, SYNCLESS_HTTP2="1")

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from syncless.http.status.metrics import Metrics
-from syncless.http.status.scoreboard import Scoreboard
+from syncless.server.status.metrics import Metrics
+from syncless.server.status.scoreboard import Scoreboard
 from tests.deploy.recipes import text
 
 pytest.importorskip("prometheus_client", reason="prometheus_client makes the metrics")

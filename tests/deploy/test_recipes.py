@@ -17,7 +17,7 @@ import urllib.request
 import pytest
 
 from syncless.cli.arguments import parse
-from syncless.http.status.options import StatusOptions
+from syncless.server.status.options import StatusOptions
 from tests.cli.test_systemd import Manager
 from tests.deploy.recipes import DEPLOY, text
 from tests.programs import free_port

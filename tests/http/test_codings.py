@@ -2,7 +2,7 @@
 
 import pytest
 
-from syncless.http.codings import accepted, gains, vary
+from syncless.http.content.codings import accepted, gains, vary
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from syncless.http.listener import CELLS, SECONDS, Counters, totals
-from syncless.http.status.overview import quantile, rates
-from syncless.http.status.scoreboard import CELL, Scoreboard
+from syncless.server.status.overview import quantile, rates
+from syncless.server.status.scoreboard import CELL, Scoreboard
 
 
 def counted(*answers):
@@ -74,7 +74,7 @@ def test_counts_of_a_process_outlive_it():
 
 
 def test_sum_ends_although_the_master_was_killed_while_it_moved_counts(monkeypatch):
-    monkeypatch.setattr("syncless.http.status.scoreboard.PATIENCE", 10)
+    monkeypatch.setattr("syncless.server.status.scoreboard.PATIENCE", 10)
     board = Scoreboard(1)
     process(board, 1, [200])
     board.row(0)[CELL["version"]] = 1

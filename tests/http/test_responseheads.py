@@ -4,7 +4,7 @@ import email.utils
 
 import pytest
 
-from syncless.http.wire import http_date
+from syncless.http.wire.wire import http_date
 from tests.virtualtime import set_system_time
 
 TYPE = ("Content-Type", "text/plain")

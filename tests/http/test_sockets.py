@@ -1,4 +1,4 @@
-"""http/sockets and http/program/slot: listening sockets of a server, and of a master's slots."""
+"""http/sockets and server/program/slot: listening sockets of a server, and of a master's slots."""
 
 import errno
 import os
@@ -8,10 +8,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from syncless.http.addresses import Bind, parse_bind
-from syncless.http.program.slot import SharedSockets, Slot
-from syncless.http.sockets import SocketOptions, Sockets
 from syncless.io.socketfiles import bind_file
+from syncless.server.addresses import Bind, parse_bind
+from syncless.server.program.slot import SharedSockets, Slot
+from syncless.server.sockets import SocketOptions, Sockets
 
 HERE = Bind(host="127.0.0.1", port=0)
 

@@ -8,7 +8,7 @@ library = pytest.importorskip("websockets.frames", reason="it reads the frames: 
 from websockets.exceptions import PayloadTooBig, ProtocolError  # noqa: E402
 from websockets.extensions.permessage_deflate import PerMessageDeflate  # noqa: E402
 
-from syncless.http import websocketframes as frames  # noqa: E402
+from syncless.http.websocket import frames  # noqa: E402
 
 MASK = b"\x01\x02\x03\x04"
 MOST = 100

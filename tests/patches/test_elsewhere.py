@@ -70,7 +70,7 @@ print(signal.sigwait([signal.SIGUSR1, signal.SIGUSR2]).name)
 def test_privileges_are_dropped_for_good():
     assert (
         run("""
-from syncless.http.program.privileges import Privileges
+from syncless.server.program.privileges import Privileges
 Privileges(65534, 65533).drop()
 with open("/proc/self/status") as file:
     status = dict(line.split(":", 1) for line in file)

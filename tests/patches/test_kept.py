@@ -278,7 +278,7 @@ def test_own_code_keeps_originals():
     found = run_python("""
 import gc, types
 import asyncio, concurrent.futures, multiprocessing.connection, sqlite3
-import syncless.asyncio, syncless.http.server, syncless.patches, syncless.wsgi
+import syncless.asyncio, syncless.server.server, syncless.patches, syncless.wsgi
 from syncless._core.cpython import functions
 # what is compared with, not called
 offered = {"syncless.io.socket"}      # names that it gives to programs, as the library does

@@ -30,7 +30,7 @@ class Mutation(NamedTuple):
         return [(self.file, self.old, self.new), *self.also]
 
 
-H2 = "syncless/http2/"
+H2 = "syncless/http/http2/"
 LIBRARY = (
     H2 + "stream.pyx",
     "        if self.open and self.session.library != NULL:\n            nghttp2_submit_response(self.s",
@@ -44,7 +44,7 @@ CHECK = """\
         except ClientError:
             pass
 """
-HANDSHAKE = ("syncless/asgi/exchange.pyx", OFFER, OFFER + CHECK)
+HANDSHAKE = ("syncless/apps/asgi/exchange.pyx", OFFER, OFFER + CHECK)
 MUTATIONS = [
     Mutation("a response that is replaced goes to a library that has been freed", *LIBRARY),
     Mutation(
@@ -52,7 +52,7 @@ MUTATIONS = [
         *LIBRARY,
         also=(
             (
-                "syncless/http/errorlog.py",
+                "syncless/http/log/errorlog.py",
                 "                self.stream.write(text)\n",
                 "                current() and sleep(0)\n                self.stream.write(text)\n",
             ),
@@ -196,7 +196,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a receive() of ASGI is not woken when its client leaves",
-        "syncless/asgi/exchange.pyx",
+        "syncless/apps/asgi/exchange.pyx",
         "            engine.wake(self, None)",
         "            pass",
     ),

@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from syncless.http.status.options import StatusOptions
+from syncless.server.status.options import StatusOptions
 from tests.programs import free_port
 from tests.waiting import eventually
 from tests.wsgi.supervised import Program

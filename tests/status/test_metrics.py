@@ -14,9 +14,9 @@ import urllib.request
 import pytest
 
 import syncless
-from syncless.http.status.options import StatusOptions
-from syncless.http.status.reporter import parked
-from syncless.http.status.scoreboard import CAUSES, WAITS
+from syncless.server.status.options import StatusOptions
+from syncless.server.status.reporter import parked
+from syncless.server.status.scoreboard import CAUSES, WAITS
 from tests.cli.test_loading import HELLO, command, environment
 from tests.plugin import Client
 from tests.status.seen import APP
@@ -104,7 +104,7 @@ def test_each_wait_counts_once(pair):
 
 def test_words_of_waits_are_those_of_the_engine():
     code = "".join(path.read_text() for path in PACKAGE.rglob("*.py*") if path.suffix in (".py", ".pyx"))
-    board = (PACKAGE / "http/status/scoreboard.py").read_text()
+    board = (PACKAGE / "server/status/scoreboard.py").read_text()
     assert [word for word in WAITS if f'"{word}"' not in code.replace(board, "")] == []
 
 

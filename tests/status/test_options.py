@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from syncless.http.status.options import StatusOptions
+from syncless.server.status.options import StatusOptions
 from tests.cli.test_loading import HELLO, command, environment
 
 

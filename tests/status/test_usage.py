@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from syncless.http.status import reporter
+from syncless.server.status import reporter
 
 
 @pytest.mark.parametrize(("platform", "unit"), [("darwin", 1), ("freebsd14", 1024)])

@@ -58,7 +58,7 @@ STEADY: dict[tuple[str, str], str] = {
     ("ReadyQueue", "ring"): "made and freed with its loop",
     ("Py_buffer", "buf"): "exported until the buffer is released",
     ("syncless._core.scheduler.BaseTasklet", "why"): "a literal",
-    ("syncless.http.loglines.AccessLog", "atoms"): "made and freed with it",
+    ("syncless.http.log.loglines.AccessLog", "atoms"): "made and freed with it",
     ("syncless.http.request.Request", "keys"): "made by a module, never freed",
     ("message", "next"): "it is its list's",
     ("Incoming", "data"): "lent until return_input()",

@@ -13,12 +13,12 @@ import threading
 import pytest
 
 import syncless
-from syncless.http import accesslog
-from syncless.http.accesslog import FORMATS, make_log
-from syncless.http.loglines import AccessLog
+from syncless.apps.wsgi.application import EnvironRequest
+from syncless.http.log import accesslog
+from syncless.http.log.accesslog import FORMATS, make_log
+from syncless.http.log.loglines import AccessLog
 from syncless.io import socket
 from syncless.wsgi import Server
-from syncless.wsgi.application import EnvironRequest
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time

@@ -82,7 +82,7 @@ def test_help_and_version():
         "compiled by "
     )
     assert f" {next(iter(BACKENDS))}" in has
-    session = importlib.util.find_spec("syncless.http2.session")
+    session = importlib.util.find_spec("syncless.http.http2.session")
     assert ("HTTP/2" in has, any("HTTP/2 (install libnghttp2-dev" in each for each in lacks)) == (
         bool(session),
         not session,

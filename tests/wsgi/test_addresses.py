@@ -11,9 +11,9 @@ import wsgiref.validate
 import pytest
 
 import syncless
-from syncless.http.addresses import Bind, parse_bind, show
-from syncless.http.sockets import owner_ids
 from syncless.io import socket
+from syncless.server.addresses import Bind, parse_bind, show
+from syncless.server.sockets import owner_ids
 from tests.plugin import Client
 
 

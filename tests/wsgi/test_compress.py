@@ -9,8 +9,8 @@ import zlib
 import pytest
 
 import syncless
-from syncless.http import compression
-from syncless.http.compression import Compression, compressors
+from syncless.http.content import compression
+from syncless.http.content.compression import Compression, compressors
 from syncless.wsgi import Server
 from tests.wsgi.test_static import get
 

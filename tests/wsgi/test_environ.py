@@ -2,7 +2,7 @@
 
 import pytest
 
-from syncless.wsgi.application import environ_of
+from syncless.apps.wsgi.application import environ_of
 
 
 def environ(head, template=None):

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from syncless._core import nonblockingtext
-from syncless.http import errorlog
+from syncless.http.log import errorlog
 from tests.plugin import Client
 from tests.programs import run_patched, run_unchecked
 from tests.waiting import eventually
@@ -260,7 +260,7 @@ def test_mistake_in_writing_an_entry_is_raised_in_debug_builds_only(monkeypatch,
 SPINNING = """
 import io, os, socket, sys
 import syncless
-from syncless.http.errorlog import ErrorLog
+from syncless.http.log.errorlog import ErrorLog
 
 to, format = sys.argv[1:]
 if to == "pipe":

@@ -14,7 +14,7 @@ import urllib.error
 import pytest
 
 import syncless
-from syncless.http import errorlog
+from syncless.http.log import errorlog
 from syncless.wsgi import current_request
 from tests.cli.test_loading import command, environment
 from tests.cli.test_patch import served

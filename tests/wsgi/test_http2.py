@@ -513,7 +513,7 @@ def test_large_answer_does_not_hold_up_a_small_one_of_its_connection(connect, wh
 
 def test_answers_go_in_the_order_of_the_priorities_that_their_requests_have(connect):
     """RFC 9218, 4: the one of urgency 0 before those of urgency 3, though it was asked for last."""
-    if not importlib.import_module("syncless.http2.session").FOLLOWS_RFC_9218:
+    if not importlib.import_module("syncless.http.http2.session").FOLLOWS_RFC_9218:
         pytest.skip("this libnghttp2 follows the priorities of RFC 7540")
     size, most = 400_000, 10_000_000
 

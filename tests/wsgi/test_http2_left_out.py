@@ -16,7 +16,7 @@ pytestmark = pytest.mark.virtual_time
 
 @pytest.fixture(autouse=True)
 def left_out(monkeypatch):
-    monkeypatch.setitem(sys.modules, "syncless.http2.session", None)
+    monkeypatch.setitem(sys.modules, "syncless.http.http2.session", None)
 
 
 def hello(environ, start_response):
@@ -34,7 +34,9 @@ def test_cleartext_says_what_to_install():
 
 def test_command_says_what_to_install(tmp_path):
     (tmp_path / "hello.py").write_text(HELLO)
-    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['syncless.http2.session'] = None\n")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys; sys.modules['syncless.http.http2.session'] = None\n"
+    )
     done = subprocess.run(
         command("hello:app", "--bind", "127.0.0.1:0", "--http2", "cleartext"),
         cwd=tmp_path,

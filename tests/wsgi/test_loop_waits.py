@@ -12,7 +12,7 @@ PRELUDE = """
 import importlib.machinery, io, logging, os, socket, sys, threading
 import syncless
 from syncless import spawn
-from syncless.http import websocket as websocket_module
+from syncless.http.websocket import websocket as websocket_module
 from syncless.wsgi import Server
 
 def ask(path, more=""):
@@ -111,7 +111,7 @@ needs_websockets = pytest.mark.skipif(
 
 
 @needs_websockets
-@pytest.mark.parametrize("module", ["syncless.http.websocketframes", "websockets.server"])
+@pytest.mark.parametrize("module", ["syncless.http.websocket.frames", "websockets.server"])
 @pytest.mark.parametrize("paths", [("/ws", "/a/ws"), ("/a/ws", "/ws"), ("/a/ws", "/a/ws")])
 def test_first_websockets_may_come_while_the_library_is_imported(paths, module):
     check_serves(f"""

@@ -12,7 +12,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
 
-HTTP_2 = importlib.util.find_spec("syncless.http2.session") is not None
+HTTP_2 = importlib.util.find_spec("syncless.http.http2.session") is not None
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # with its SETTINGS
 GOAWAY = b"\0\0\x08\7\0\0\0\0\0" + bytes(8)
 GET_LEAVE = b"\0\0\x0d\1\5\0\0\0\1" + b"\x82\x86\x41\1a\4\6/leave"  # HEADERS, without Huffman's code

@@ -10,11 +10,11 @@ import struct
 import pytest
 
 import syncless
+from syncless.apps.wsgi.application import EnvironRequest
 from syncless.http import trust
 from syncless.http.proxyheader import LONGEST_LINE, SIGNATURE, ProxyHeader, parse_proxy_header
 from syncless.http.trust import Forwarding, Trust
 from syncless.wsgi import Server
-from syncless.wsgi.application import EnvironRequest
 from tests.waiting import eventually
 
 KEYS = ("REMOTE_ADDR", "REMOTE_PORT", "wsgi.url_scheme", "HTTPS", "HTTP_HOST", "SERVER_PORT")

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from syncless.http.program.worker import most_requests
+from syncless.server.program.worker import most_requests
 from syncless.wsgi import Limits
 from tests.waiting import eventually
 from tests.wsgi.supervised import APP, Load, alive
@@ -107,7 +107,7 @@ def test_jitter_is_exact_with_pipelining(program):
 
 def test_two_workers_answer_their_number_and_nothing_more(program):
     """While one of them has had its number, new connections are the other's."""
-    patient = "from syncless.http.program import worker; worker.ASIDE = 60\n"
+    patient = "from syncless.server.program import worker; worker.ASIDE = 60\n"
     running = program("--workers", "2", "-l", "worker_requests=20", code=patient + APP)
     answered = Counter()
 

@@ -140,7 +140,7 @@ def test_a_reload_while_another_one_is_under_way_brings_the_newest_code(program,
 
 def test_a_worker_that_is_not_ready_opens_its_logs_anew_when_it_is(program, tmp_path):
     # its log is open then
-    late = "from syncless.http.program import running\n"
+    late = "from syncless.server.program import running\n"
     late += f"running.listen_if_asked = lambda worker: [{UNTIL_GO}] and None\n"
     running = program("--workers", "1", "--access-log", "log", code=APP + late, serves=False)
     assert eventually((tmp_path / "log").exists)

@@ -2,8 +2,8 @@
 
 import io
 
-from syncless.http.program.hooks import Hooks
-from syncless.wsgi.middleware import HooksMiddleware
+from syncless.apps.wsgi.middleware import HooksMiddleware
+from syncless.server.program.hooks import Hooks
 
 
 def test_hook_after_a_request_is_called_when_its_response_has_been_given(start):

@@ -9,7 +9,7 @@ from tests.programs import check
 SERVE = """
     import http.client, sys, threading
     import syncless
-    from syncless.http import requestslots
+    from syncless.server import slots
     from syncless.wsgi import Server
     local, made, ended, event = threading.local(), [], [], syncless.Event()
     class Thing:
@@ -89,7 +89,7 @@ def test_idle_slots_end():
     check(
         SERVE
         + """
-    requestslots.IDLE_SECONDS = 0.04
+    slots.IDLE_SECONDS = 0.04
     with Server(app, port=0) as server:
         event.set()
         get(server)
@@ -136,7 +136,7 @@ def test_idle_slots_end_though_another_server_stops_meanwhile():
     check(
         SERVE
         + """
-    requestslots.IDLE_SECONDS = 0.04
+    slots.IDLE_SECONDS = 0.04
     with Server(app, port=0) as one:
         with Server(app, port=0):
             get(one)

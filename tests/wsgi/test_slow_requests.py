@@ -150,7 +150,7 @@ def test_deadline_of_a_block_says_where_its_time_went(start):
 def test_wait_begins_no_earlier_than_its_request(monkeypatch):
     """However late the end of the request is looked at."""
     late = SimpleNamespace(monotonic=lambda: time.monotonic() + 0.1, time=time.time)
-    monkeypatch.setattr("syncless.http.slowrequests.time", late)
+    monkeypatch.setattr("syncless.http.log.slowrequests.time", late)
     server = Server(application, port=0)
     server.keeps_slowest = True
     with server:

@@ -16,9 +16,9 @@ import pytest
 
 import syncless
 from syncless._core.poll.backends import BACKENDS
-from syncless.http import standby
 from syncless.http.acceptor import Acceptor, join, take
 from syncless.io import socket
+from syncless.server.lanes import standby
 from syncless.wsgi import Server
 from tests import needs
 from tests.plugin import Client
@@ -798,7 +798,7 @@ def test_a_side_that_a_tasklet_begins_tells_where_its_thread_is():
     """Under the patch get_ident() is that of the tasklet."""
     check("""
         import syncless
-        from syncless.http.standby import Side
+        from syncless.server.lanes.standby import Side
 
         def begin():
             side = Side(0)

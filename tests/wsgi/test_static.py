@@ -14,10 +14,10 @@ import pytest
 import syncless
 from syncless._core.calls import filesystems
 from syncless._core.calls.files import walk_parts
-from syncless.http.static.answers import MOST_RANGES
-from syncless.http.static.files import LONGEST, StaticFiles, media_type
+from syncless.apps.wsgi.application import EnvironRequest
+from syncless.http.content.static.answers import MOST_RANGES
+from syncless.http.content.static.files import LONGEST, StaticFiles, media_type
 from syncless.wsgi import Server
-from syncless.wsgi.application import EnvironRequest
 from tests.kernel import needs_openat2
 from tests.plugin import Client
 from tests.waiting import eventually
@@ -393,7 +393,7 @@ def test_directory_and_prefix_are_checked_at_once(site):
 
 
 def test_directory_that_is_replaced_is_noticed(start, site, tmp_path, monkeypatch):
-    monkeypatch.setattr("syncless.http.static.directory.LOOK_AGAIN", 0)
+    monkeypatch.setattr("syncless.http.content.static.directory.LOOK_AGAIN", 0)
     (tmp_path / "current").symlink_to(site)
     client = start.client(start(app, static={"/static": tmp_path / "current"}))
     assert get(client, "/static/small.txt")[2] == SMALL
@@ -406,7 +406,7 @@ def test_directory_that_is_replaced_is_noticed(start, site, tmp_path, monkeypatc
 
 def test_directory_that_goes_and_comes_back(start, site, monkeypatch):
     """As by a build that begins with the removal of the last one."""
-    monkeypatch.setattr("syncless.http.static.directory.LOOK_AGAIN", 0)
+    monkeypatch.setattr("syncless.http.content.static.directory.LOOK_AGAIN", 0)
     client = start.client(start(app, static={"/static": site}))
     assert get(client, "/static/small.txt")[2] == SMALL
     aside = site.rename(site.parent / "aside")
@@ -442,7 +442,7 @@ def test_broken_disk_is_an_error_of_the_server(start, site, monkeypatch, errors)
 
 
 def refuse(monkeypatch, number):
-    monkeypatch.setattr("syncless.http.static.directory._open", lambda *names, **more: number)
+    monkeypatch.setattr("syncless.http.content.static.directory._open", lambda *names, **more: number)
 
 
 @pytest.mark.parametrize("extra", [{}, {"Range": "bytes=0-9,20000000-"}], ids=["whole", "ranges"])

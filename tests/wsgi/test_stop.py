@@ -10,9 +10,9 @@ import time
 import pytest
 
 import syncless
-from syncless.http.program import running
-from syncless.http.sockets import begin_no_more
 from syncless.io import socket
+from syncless.server.program import running
+from syncless.server.sockets import begin_no_more
 from syncless.wsgi import Server
 from tests.waiting import eventually
 

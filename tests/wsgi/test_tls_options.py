@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 import syncless
-from syncless.http.certificates import server_context
+from syncless.server.certificates import server_context
 from syncless.wsgi import Server
 from tests.wsgi.authority import connect, hello, in_thread
 

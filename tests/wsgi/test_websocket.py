@@ -176,7 +176,7 @@ def test_a_request_that_asks_for_no_websocket(start):
 
 
 def test_without_the_library_the_log_says_once_what_to_install(start, errors, monkeypatch):
-    monkeypatch.setattr("syncless.http.websocket.find_spec", lambda name: None)
+    monkeypatch.setattr("syncless.http.websocket.websocket.find_spec", lambda name: None)
     monkeypatch.delitem(sys.modules, "simple_websocket", raising=False)
     client = start.client(start(echo, error_log=errors))
     for _ in range(2):
@@ -188,7 +188,7 @@ def test_without_the_library_the_log_says_once_what_to_install(start, errors, mo
 @pytest.mark.parametrize("takes", [True, False])
 def test_library_of_the_application_is_not_told_to_install_another(start, errors, monkeypatch, takes):
     """It takes the socket, or refuses a client."""
-    monkeypatch.setattr("syncless.http.websocket.find_spec", lambda name: None)
+    monkeypatch.setattr("syncless.http.websocket.websocket.find_spec", lambda name: None)
     monkeypatch.delitem(sys.modules, "simple_websocket", raising=False)
     if not takes:
         monkeypatch.setitem(sys.modules, "simple_websocket", sys)

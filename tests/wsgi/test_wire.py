@@ -9,8 +9,8 @@ import urllib.parse
 import pytest
 
 import syncless
-from syncless.http import wire
 from syncless.http.request import HeadRequest
+from syncless.http.wire import wire
 
 IN_TRAILERS = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
 CASES = json.loads((pathlib.Path(__file__).parent / "cases.json").read_text())

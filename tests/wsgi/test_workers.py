@@ -17,9 +17,9 @@ import types
 import pytest
 
 from syncless.http.limits import Limits
-from syncless.http.program import slot as slots
-from syncless.http.program import worker as worker_module
-from syncless.http.program.slot import BEAT, Slot, Worker
+from syncless.server.program import slot as slots
+from syncless.server.program import worker as worker_module
+from syncless.server.program.slot import BEAT, Slot, Worker
 from tests.waiting import eventually
 from tests.wsgi.supervised import APP, ROOT, InFlight, alive
 

@@ -13,7 +13,7 @@ from django.http import FileResponse, HttpResponse, HttpResponseRedirect, JsonRe
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 
-from syncless.wsgi.filewrapper import FileWrapper
+from syncless.apps.wsgi.filewrapper import FileWrapper
 
 FOLDER = pathlib.Path(tempfile.mkdtemp())
 BLOB = os.urandom(1 << 20) * 3

@@ -9,7 +9,7 @@ import wsgiref.validate
 
 from flask import Flask, Response, make_response, redirect, request, send_file, session, stream_with_context
 
-from syncless.wsgi.filewrapper import FileWrapper
+from syncless.apps.wsgi.filewrapper import FileWrapper
 
 site = Flask(__name__)
 site.secret_key = "only a test"

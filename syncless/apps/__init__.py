@@ -1,0 +1,1 @@
+"""The kinds of applications that a server serves."""

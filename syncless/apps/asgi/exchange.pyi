@@ -1,0 +1,15 @@
+from typing import Any
+
+from syncless.apps.asgi.operations import Conversation
+from syncless.http.listener import Listener
+from syncless.http.request import Request
+
+class ScopeRequest(Request):
+    def __init__(self, scope: dict[str, Any] | None = None) -> None: ...
+
+class ASGIExchange(Conversation):
+    task: Any
+    def __init__(self, listener: Listener, call: Any, tasks: Any, loop: Any) -> None: ...
+    def __call__(self, leaving: bool) -> None: ...
+
+class WebSocketExchange(ASGIExchange): ...

@@ -1,0 +1,113 @@
+"""The extensions of ASGI's HTTP protocol: early hints, trailers, parts of files, and the entry of a scope for
+TLS."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterable
+from typing import Any
+
+from syncless.http.content.filepart import region_of
+from syncless.http.wire.wire import is_field
+
+HTTP: dict[str, Any] = {
+    "http.response.pathsend": {},
+    "http.response.zerocopysend": {},
+    "http.response.early_hint": {},
+    "http.response.trailers": {},
+}
+"""As a scope names them."""
+STOPPING = "syncless.stopping"
+"""The name of our own, which has an `event`."""
+
+FORBIDDEN = {
+    b"content-length",
+    b"transfer-encoding",
+    b"trailer",
+    b"host",
+    b"content-encoding",
+    b"content-type",
+}
+"""Fields that no trailer may have: they frame the message or say how to read it (RFC 9110, 6.5.1)."""
+
+
+def file_region(file: Any, offset: int | None, count: int | None) -> tuple[int, int]:
+    """Offset and size of a part of an open file: from its position and to its end by default. A buffered file
+    has another position than its descriptor, and may have bytes to write."""
+    region = region_of(file)
+    fd = file.fileno()
+    if offset is None:
+        offset = os.lseek(fd, 0, os.SEEK_CUR) if region is None else region[1]
+    return offset, max(0, os.fstat(fd).st_size - offset) if count is None else count
+
+
+def trailer_lines(message: dict[str, Any]) -> bytes:
+    """The fields of an http.response.trailers. ValueError."""
+    lines = []
+    for name, value in message.get("headers", ()):
+        if not is_field(name, value) or name.lower() in FORBIDDEN:
+            raise ValueError(f"a trailer cannot have the field {name!r}: {value!r}")
+        lines.append(b"%b: %b\r\n" % (name, value))
+    return b"".join(lines)
+
+
+def takes_trailers(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether the client of a request with these header fields keeps trailers (RFC 9110, 6.5.1)."""
+    values = b",".join(value for name, value in headers if name == b"te")
+    return b"trailers" in [word.strip() for word in values.lower().split(b",")]
+
+
+def is_event_stream(fields: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether the client of a response with these fields comes again when it ends (HTML, 9.2): it may end
+    after any event."""
+    kinds = [value for name, value in fields if name.lower() == b"content-type"]
+    return bool(kinds) and kinds[0].lower().startswith(b"text/event-stream")
+
+
+VERSIONS = {"TLSv1": 0x0301, "TLSv1.1": 0x0302, "TLSv1.2": 0x0303, "TLSv1.3": 0x0304}
+
+
+def tls_extension(connection: ssl.SSLObject) -> dict[str, Any]:
+    """Of a connection whose handshake is over. The ssl module tells neither the server's certificate nor the
+    number of the cipher suite: those keys are None, which the specification allows."""
+    certificate = connection.getpeercert(True)
+    names = (connection.getpeercert() or {}).get("subject", ()) if certificate else ()
+    return {
+        "server_cert": None,
+        "client_cert_chain": [ssl.DER_cert_to_PEM_cert(certificate)] if certificate else [],
+        "client_cert_name": _distinguished(names) if certificate else None,
+        "client_cert_error": None,
+        "tls_version": VERSIONS.get(connection.version() or ""),
+        "cipher_suite": None,
+    }
+
+
+SHORT = {
+    "commonName": "CN",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "countryName": "C",
+    "streetAddress": "STREET",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+"""RFC 4514, section 3."""
+
+
+def _distinguished(subject: Any) -> str | None:
+    """The name in the form of RFC 4514: the most specific part first."""
+    parts = [
+        "+".join(f"{SHORT.get(key, key)}={_escaped(value)}" for key, value in names)
+        for names in reversed(subject)
+    ]
+    return ",".join(parts) or None
+
+
+def _escaped(value: str) -> str:
+    text = "".join("\\" + letter if letter in ',+"\\<>;=' else letter for letter in value)
+    if text.startswith(("#", " ")):
+        text = "\\" + text
+    return text[:-1] + "\\ " if text.endswith(" ") and len(text) > 1 else text

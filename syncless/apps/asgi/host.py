@@ -1,0 +1,118 @@
+"""An ASGI application in one process: its loop, its lifespan, and its requests on each address."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+from urllib.parse import quote
+
+from syncless.apps.asgi import extensions
+from syncless.apps.asgi.application import ASGIApplication
+from syncless.apps.asgi.lifespan import Lifespan
+from syncless.apps.asgi.middleware import HooksMiddleware, StaticFilesMiddleware
+from syncless.apps.asgi.tasks import RootTask, Tasks
+from syncless.apps.loading import ApplicationFailed
+from syncless.asyncio.backgroundloop import await_, background_loop
+from syncless.asyncio.eventloop import running_loop
+from syncless.http.exchange import Application
+from syncless.server.program.hooks import Hook
+from syncless.server.server import Server
+
+VERSIONS = {"version": "3.0", "spec_version": "2.4"}
+
+
+class Behind:
+    """An application below a path that a proxy has taken away, for its links to itself."""
+
+    def __init__(self, application: Any, path: str):
+        self.application = application
+        self.path = path
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            path = self.path
+            raw = quote(path).encode() + scope["raw_path"]
+            longer = {"path": path + scope["path"], "raw_path": raw, "root_path": path + scope["root_path"]}
+            scope = {**scope, **longer}
+        await self.application(scope, receive, send)
+
+
+class Host:
+    """Stands for the application in a Server."""
+
+    def __init__(self, application: Any, lifespan: str = "auto"):
+        self.call = application
+        self.lifespan = lifespan
+        """"auto", "on" or "off": see `serve`."""
+        self._loop: Any = None
+        self._lifespan: Lifespan | None = None
+        self._state: dict[str, Any] | None = None
+        self._tasks: Tasks | None = None
+        self._root: RootTask | None = None
+        self._stopping = asyncio.Event()
+        """Set when the server is told to stop."""
+
+    def begin_in(self, server: Server) -> None:
+        """Before the first request. ApplicationFailed if the application says that it cannot start."""
+        if server.compression is not None:
+            raise ValueError(
+                "compress works for WSGI applications; an ASGI application compresses by a middleware of its "
+                "framework, such as starlette.middleware.gzip.GZipMiddleware"
+            )
+        self._loop = running_loop()
+        if self._loop is None:
+            self._loop = background_loop()
+            self._root = RootTask(self._loop)
+        self._tasks = Tasks()
+        self._stopping = stopping = asyncio.Event()
+        server.told_to_stop.add_done_callback(lambda _: stopping.set())
+        await_(self._start(server))
+
+    async def _start(self, server: Server) -> None:
+        server.request_slots.use()
+        if self.lifespan == "off":
+            return
+        lifespan = Lifespan(self.call, server.logs.errors)
+        if not await lifespan.startup():
+            if self.lifespan == "on":
+                raise ApplicationFailed("the application has no lifespan, and lifespan is on")
+        else:
+            self._lifespan, self._state = lifespan, lifespan.state
+
+    def end_in(self, server: Server, seconds: float) -> None:
+        """After the last response. Cancels the background work that takes longer than `seconds`."""
+        if self._tasks is not None and not self._tasks.wait(seconds):
+            self._tasks.cancel()
+            self._tasks.wait(1.0)
+        lifespan, self._lifespan = self._lifespan, None
+        if lifespan is not None:
+            await_(lifespan.shutdown())
+        root, self._root = self._root, None
+        if root is not None:
+            await_(root.end())
+
+    def with_hooks(self, before: Hook | None, after: Hook | None) -> Host:
+        """The same with hooks around each request."""
+        return Host(HooksMiddleware(self.call, before, after), self.lifespan)
+
+    def application_at(self, address: Any, server: Server, prefix: str, most: int) -> Application:
+        """The Application for a socket with this address, below this prefix; remembers up to `most` heads."""
+        call = self.call if server.static is None else StaticFilesMiddleware(self.call, server.static)
+        template = {
+            "asgi": VERSIONS,
+            "scheme": "http",
+            "server": address[:2] if isinstance(address, tuple) else (os.fsdecode(address), None),
+            "root_path": prefix,
+            "extensions": {**extensions.HTTP, extensions.STOPPING: {"event": self._stopping}},
+        }
+        return ASGIApplication(
+            call,
+            template,
+            most,
+            tasks=self._tasks,
+            loop=self._loop,
+            limits=server.limits,
+            state=self._state,
+            forward=server.forwarding,
+        )

@@ -1,0 +1,4 @@
+"""WSGI in the server.
+
+Next to read: application.pyx, then input.pyx.
+"""

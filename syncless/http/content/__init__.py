@@ -1,0 +1,1 @@
+"""Files and codings, for any kind of application."""

@@ -1,0 +1,1 @@
+"""What a server writes of its requests and of itself."""

@@ -1,0 +1,362 @@
+"""The error log: entries with their time, process and level, and the request that each is about.
+
+Takes messages and exceptions of the server and its requests, and text of applications (as a text stream);
+gives lines to a stream, or records to the logger ``syncless.error`` where that has a handler. Text of clients
+is escaped, and only an entry's first line begins at the margin, so that nobody can forge one. Writing an
+entry never fails, and never waits where it goes to a file, a pipe, a socket or a terminal. Handlers and
+streams of the program may wait: an entry of the loop itself is given to them in a tasklet.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TextIO
+
+from syncless._core.current import current, directly, sleep
+from syncless._core.loop import checked
+from syncless._core.nonblockingtext import LAST_SECONDS, NonblockingText, is_plain, standard
+from syncless._core.tasklet import where_it_may_wait
+from syncless.http.log.notices import visible
+from syncless.io.guardedfiles import Owner, append_to, is_privileged
+
+LOGGER = "syncless.error"
+DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
+LEVELS = {DEBUG: "DEBUG", INFO: "INFO", WARNING: "WARNING", ERROR: "ERROR"}
+"""As the module logging has them, which is not imported for that."""
+FORMATS = ("text", "json")
+CRITICAL = 50  # there are no such entries: with this one none is written
+NAMED = {
+    "trace": DEBUG,
+    "debug": DEBUG,
+    "info": INFO,
+    "warning": WARNING,
+    "error": ERROR,
+    "critical": CRITICAL,
+}
+_least = DEBUG
+
+
+def write_from(name: str) -> bool:
+    """Less severe entries than this one of NAMED are not written in this process and its workers. Whether
+    those of INFO still are."""
+    global _least
+    _least = NAMED[name]
+    return _least <= INFO
+
+
+class LogFile:
+    """A file that is appended to and can be opened anew after it was renamed (logrotate), or a stream of
+    somebody else's. ``owner``: whose the file is to be, if this process is root's."""
+
+    def __init__(self, to: str | os.PathLike[str] | TextIO, owner: Owner | None = None):
+        self._owner = owner
+        self.path = os.path.abspath(to) if isinstance(to, (str, os.PathLike)) else None
+        self.stream: Any = self._open() if self.path else to
+
+    def _open(self) -> Any:
+        return open(
+            str(self.path),
+            "a",
+            encoding="utf-8",
+            errors="backslashreplace",
+            opener=lambda path, flags: append_to(path, flags, self._owner),
+        )
+
+    def write(self, text: str) -> None:
+        self.stream.write(text)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def isatty(self) -> bool:
+        """Whether somebody may be looking at it."""
+        try:
+            return bool(self.stream.isatty())
+        except (AttributeError, ValueError):  # no file, or closed
+            return False
+
+    def reopen(self) -> None:
+        """Goes on in the file that has the path now. OSError if it cannot be opened; the old one is kept
+        then."""
+        if self.path:
+            old, self.stream = self.stream, self._open()
+            old.close()
+
+    def close(self) -> None:
+        if self.path:
+            try:
+                self.stream.close()
+            except OSError:
+                pass  # the failed write has been reported
+
+
+class ErrorLog:
+    """Entries for a file, by its path, for a text stream, or for stderr (None). Writing to plain ones never
+    waits.
+
+    It is a text stream itself, for applications, whose text goes on as it is, in JSON as an
+    entry for each line.
+    """
+
+    def __init__(
+        self,
+        to: str | os.PathLike[str] | TextIO | None = None,
+        format: str = "text",
+        owner: Owner | None = None,
+    ):
+        self.json = check_format(format) == "json"
+        if self.json:
+            _json()  # now: an entry must not wait until another tasklet has imported it
+        self._file: LogFile | None = None
+        """Where it has a path."""
+        self.stream: Any = to
+        if isinstance(to, (str, os.PathLike)):
+            self._file = LogFile(to, owner)
+            self.stream = NonblockingText(self._file.stream)
+        elif to is None:
+            self.stream = standard("stderr") or _Nowhere()
+        elif is_plain(to):
+            self.stream = NonblockingText(to)
+        self._begun = ""
+        self._told: set[str] = set()
+
+    # -- entries --------------------------------------------------------------------------------------
+
+    def error(self, message: str, error: BaseException | None = None, request: Any = None) -> None:
+        self.entry(ERROR, message, error, request)
+
+    def warning(self, message: str, request: Any = None) -> None:
+        self.entry(WARNING, message, None, request)
+
+    def warn_once(self, message: str) -> None:
+        """Of what each address and each application of a server may find."""
+        if message not in self._told:
+            self._told.add(message)
+            self.warning(message)
+
+    def info(self, message: str, request: Any = None) -> None:
+        self.entry(INFO, message, None, request)
+
+    def entry(
+        self,
+        level: int,
+        message: str,
+        error: BaseException | None,
+        request: Any,
+        rows: Sequence[str] = (),
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        """``request``: its subject, with an `id`, a `trace_id` and a `client`, or None. ``rows`` follow the
+        message, or, in JSON, ``fields``."""
+        if level < _least:
+            return
+        try:
+            about = {} if request is None else {"request_id": request.id, "client": request.client}
+            if request is not None and request.trace_id is not None:
+                about["trace_id"] = request.trace_id
+            whole = "\n  ".join([message, *rows])
+            if _is_handled():
+                where_it_may_wait(self._log, level, visible(whole, "\n\t"), error, about)
+                return
+            if self.json:
+                text = directly(self._as_json, level, message, error, {**about, **(fields or {})})
+            else:
+                text = directly(_as_text, level, whole, error, about)
+            if isinstance(self.stream, NonblockingText):
+                self.stream.write(text)
+            else:
+                where_it_may_wait(self._write, text)
+        except OSError:
+            pass  # a full disk must not take the server down
+        except Exception:
+            if checked:  # nor must a broken handler, or a mistake of ours; but a debug build says so
+                raise
+
+    def _log(self, level: int, message: str, error: BaseException | None, about: dict[str, str]) -> None:
+        """To the program's handlers, which may wait."""
+        exc_info = None if error is None else (type(error), error, error.__traceback__)
+        extra = {"request_id": None, "client": None, "trace_id": None, **about}
+        logger = sys.modules["logging"].getLogger(LOGGER)
+        logger.log(level, "%s", message, exc_info=exc_info, extra=extra)
+
+    def _write(self, text: str) -> None:
+        """To a stream of the program's, which may wait."""
+        with suppress(OSError):  # a full disk must not take the server down
+            self.stream.write(text)
+            self.stream.flush()
+
+    @staticmethod
+    def _as_json(level: int, message: str, error: BaseException | None, about: dict[str, Any]) -> str:
+        now = time.time()
+        record: dict[str, Any] = {
+            "time": f"{_date(now, 'T')}.{int(now % 1 * 1000):03}{_zone(now)}",
+            "level": LEVELS[level],
+            "pid": os.getpid(),
+            **about,
+            "message": message,
+        }
+        if error is not None:
+            record["traceback"] = _stack_of(error)
+        return str(_json().dumps(record)) + "\n"
+
+    def reopen(self) -> None:
+        """Goes on in the file that has the path now. OSError if it cannot be opened; the old one is kept
+        then."""
+        if self._file is not None:
+            self._file.reopen()
+            self.stream.stream = self._file.stream
+
+    def close(self, *, hold: bool = False) -> None:
+        """Waits for the last lines, for LAST_SECONDS at most, and closes the file that it has opened.
+        ``hold``: holds up the thread meanwhile, because there is no loop."""
+        if isinstance(self.stream, NonblockingText):
+            ends = time.monotonic() + LAST_SECONDS
+            while not hold and self.stream.pending and time.monotonic() < ends:
+                sleep(0.005)
+            self.stream.drain()
+        if self._file is not None:
+            self.stream.close()
+            self._file.close()
+
+    # -- a text stream --------------------------------------------------------------------------------
+
+    def write(self, text: str) -> int:
+        if not self.json and not _is_handled():
+            return int(self.stream.write(text) or len(text))
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            self.error(line, None, running_request())
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def isatty(self) -> bool:
+        return bool(self.stream.isatty())
+
+    def fileno(self) -> int:
+        return int(self.stream.fileno())
+
+    @property
+    def encoding(self) -> str:
+        return str(self.stream.encoding)
+
+
+def check_format(format: str) -> str:
+    """ValueError for a format that there is not."""
+    if format not in FORMATS:
+        raise ValueError(f"error_log_format must be 'text' or 'json', not {format!r}")
+    return format
+
+
+def _as_text(level: int, message: str, error: BaseException | None, about: dict[str, str]) -> str:
+    now = time.time()
+    told = message if error is None else f"{message}\n{_stack_of(error)}"
+    ids = f"[{visible(' '.join(about.values()))}] " if about else ""
+    lines = visible(told, "\n\t").rstrip("\n").split("\n")
+    head = f"[{_date(now, ' ')} {_zone(now)}] [{os.getpid()}] [{LEVELS[level]}] {ids}"
+    return "\n  ".join([head + lines[0], *lines[1:]]) + "\n"
+
+
+def _json() -> Any:
+    import json  # not everybody needs it
+
+    return json
+
+
+def _stack_of(error: BaseException) -> str:
+    try:
+        import traceback  # not everybody needs it
+    except RuntimeError:  # another tasklet is just importing it, and this one must not wait
+        return f"{type(error).__name__}: {error}"
+    return "".join(traceback.format_exception(error))
+
+
+def _date(now: float, between: str) -> str:
+    return time.strftime(f"%Y-%m-%d{between}%H:%M:%S", time.localtime(now))
+
+
+def _zone(now: float) -> str:
+    return time.strftime("%z", time.localtime(now))
+
+
+def running_request() -> Any:
+    """The request in whose tasklet this is called, or None."""
+    tasklet = current()
+    return tasklet if hasattr(tasklet, "client_gone") else None
+
+
+# -- logging ------------------------------------------------------------------------------------------
+
+
+def configure(settings: Mapping[str, Any] | None, owner: Owner | None = None) -> None:
+    """Configures the module logging: the arguments of `logging.config.dictConfig`, of which ``version`` is 1,
+    and other loggers stay as they are. Its files are opened as ours are, for the same owner. ValueError."""
+    if settings is None:
+        return
+    import logging  # not everybody needs it
+    from logging.config import dictConfig
+
+    def guarded(file: str, mode: str, **named: Any) -> Any:
+        return open(file, mode, **named, opener=lambda path, flags: append_to(path, flags, owner))
+
+    if is_privileged():
+        logging.open = guarded  # type: ignore[attr-defined]  # what a FileHandler keeps when it is made
+    try:
+        dictConfig({"version": 1, "disable_existing_loggers": False, **settings})
+    except (ValueError, TypeError, AttributeError, ImportError, OSError) as error:
+        why = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
+        raise ValueError(f"logging cannot be configured: {why}") from None
+    finally:
+        vars(logging).pop("open", None)
+
+
+def _is_handled() -> bool:
+    """Whether the program has given our logger, or its parent, a handler. The root's do not count: they are
+    there for other entries."""
+    logging = sys.modules.get("logging")
+    return logging is not None and any(logging.getLogger(name).handlers for name in ("syncless", LOGGER))
+
+
+# -- this process -------------------------------------------------------------------------------------
+
+_open: list[ErrorLog] = []
+
+
+def use(log: ErrorLog) -> None:
+    """Entries that belong to no server of this process go to that log from now on."""
+    _open.append(log)
+
+
+def forget(log: ErrorLog) -> None:
+    """They go to that log no more."""
+    if log in _open:
+        _open.remove(log)
+
+
+def process_log() -> ErrorLog:
+    """The log of this process: of the server that has been started last of those that run, or stderr."""
+    return _open[-1] if _open else ErrorLog()
+
+
+def warn(message: str) -> None:
+    """An entry about the process, and not about a request."""
+    process_log().entry(WARNING, message, None, None)
+
+
+class _Nowhere:
+    """In the place of a stderr that there is not."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        pass

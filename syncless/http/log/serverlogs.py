@@ -1,0 +1,84 @@
+"""The logs of a server: its access log, if it has one, and its error log; opened, opened anew, closed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from syncless.http.log.accesslog import LogWriter, make_log
+from syncless.http.log.errorlog import ErrorLog, LogFile, check_format, forget, use
+from syncless.http.log.loglines import AccessLog
+from syncless.io.guardedfiles import Owner, append_to
+
+
+class Logs:
+    """Logs(access_log, access_log_format, error_log, error_log_format): the options of these names.
+    ValueError for a format that there is not, or one with an unknown atom."""
+
+    def __init__(
+        self,
+        access_log: bool | str | os.PathLike[str] | TextIO | None,
+        access_log_format: str | Mapping[str, str],
+        error_log: str | os.PathLike[str] | TextIO | None,
+        error_log_format: str = "text",
+    ):
+        self._access_log = access_log
+        self._access_log_format = access_log_format
+        self._error_log = error_log
+        self._error_log_format = check_format(error_log_format)
+        if access_log:
+            make_log(access_log_format)  # a wrong atom is told now
+        self._writer: LogWriter | None = None
+        self.owner: Owner | None = None
+        """Whose the files are to be; set before they are opened."""
+        self.errors: Any = None
+        """The ErrorLog, while it is open."""
+
+    @property
+    def access(self) -> AccessLog | None:
+        return self._writer.log if self._writer else None
+
+    def make_files(self) -> None:
+        """Makes the files, so that their owner can open them. OSError."""
+        for to in (self._access_log, self._error_log):
+            if isinstance(to, (str, os.PathLike)):
+                os.close(append_to(to, os.O_WRONLY | os.O_APPEND | os.O_CREAT, self.owner))
+
+    def open(self) -> None:
+        """OSError if a file cannot be opened."""
+        self.open_errors()
+        if self._access_log:
+            file = LogFile(sys.stdout if self._access_log is True else self._access_log, self.owner)
+            self._writer = LogWriter(make_log(self._access_log_format), file, self.errors)
+
+    def open_errors(self) -> None:
+        """Opens the error log alone, which becomes the process's. OSError if its file cannot be opened."""
+        self.errors = ErrorLog(self._error_log, self._error_log_format, self.owner)
+        use(self.errors)
+
+    def close_errors(self, *, hold: bool = False) -> None:
+        """Closes it, see `ErrorLog.close`."""
+        if self.errors is not None:
+            forget(self.errors)
+            self.errors.close(hold=hold)
+            self.errors = None
+
+    def reopen(self) -> None:
+        """Opens log files anew, by their paths. OSError if one cannot be opened; the old one stays then."""
+        if self._writer is not None:
+            self._writer.reopen()
+        if self.errors is not None:
+            self.errors.reopen()
+
+    def close(self) -> None:
+        """Writes the rest, waiting for LAST_SECONDS at most."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        self.close_errors()
+
+    def leave_to_parent(self) -> None:
+        """In a child after fork: the access log's tasklet and what it holds back are the parent's."""
+        self._writer = None

@@ -1,0 +1,1 @@
+"""WebSockets: messages, and the frames that carry them."""

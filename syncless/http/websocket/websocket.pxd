@@ -1,0 +1,49 @@
+"""A WebSocket of one request. See websocket.pyx."""
+
+from syncless._core.wait.sync cimport Lock
+from syncless.http.exchange cimport Upgrade
+from syncless.http.request cimport Request
+
+
+cdef class WebSocket:
+    cdef Upgrade upgrade
+    cdef Request request
+    cdef bint answers_close
+    cdef Py_ssize_t most            # bytes of a message
+    cdef object library             # frames, once the handshake is looked at
+    cdef tuple agreed               # the fields and extensions of the handshake
+    cdef object frames              # None: it is not accepted
+    cdef Lock receiving, sending
+    cdef object message             # that has come and is not given out, or None
+    cdef object parts               # StringIO or BytesIO of the message that is arriving
+    cdef object decoder             # of its text
+    cdef object ahead               # of the text of a frame that is not whole yet
+    cdef Py_ssize_t size            # bytes of that message
+    cdef bint pinged
+    cdef bint gone
+    cdef bint leaving               # tell_stop() has been called
+    cdef bint answered              # the client has sent its close frame
+    cdef tuple unanswered           # that frame: code, reason, payload
+    cdef readonly object close_code
+    cdef readonly str close_reason
+    cdef readonly str subprotocol
+    cdef dict __dict__              # an application may keep something with it
+    cdef object __weakref__
+
+    cpdef receive(self)
+    cdef bint is_sending(self) noexcept
+    cdef bytes framed(self, object message)
+    cdef int check_open(self) except -1
+    cdef int write(self, bytes data) except -1
+    cdef int read(self) except -1
+    cdef int look_ahead(self) except -1
+    cdef object text(self, object decode, tuple args)
+    cdef int take(self, object opcode, bytes data, bint fin) except -1
+    cdef int closes(self, bytes data) except -1
+    cdef int wait(self) except -1
+    cdef int meet_answer(self) except -1
+    cdef int part(self, object opcode, bytes data, bint fin) except -1
+    cdef int whole(self, object message) except -1
+    cdef int answer(self, object opcode, bytes data) except -1
+    cdef int fail(self, object code, str reason) except -1
+    cdef int lost(self) except -1

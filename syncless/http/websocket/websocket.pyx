@@ -1,0 +1,385 @@
+"""WebSocket: messages on a connection whose client has asked for RFC 6455.
+
+Takes an Upgrade and the Request. Calls wait as those of tasklets do. Knows no kind of
+application. Next to read: frames.pyx, which reads and writes frames.
+"""
+
+import codecs
+import importlib
+import io
+import sys
+from importlib.util import find_spec
+
+from syncless._core.wait.sync cimport Lock
+from syncless.http.exchange cimport Upgrade
+from syncless.http.request cimport Request
+
+from syncless._core.exits import TaskletExit
+from syncless._core.timeout import Timeout
+from syncless.http.errors import BadRequest, BodyTimeout, ClientGone, ConnectionLost, UpgradeRequired
+from syncless.http.wire.wire import is_field
+
+STOPS = 1001, "the server stops"
+"""Code and reason of a close frame (RFC 6455, 7.4.1)."""
+
+CLOSE_SECONDS = 5.0
+"""For which the server waits for the client's own close frame."""
+
+NEEDED = "a client asks for a WebSocket, which needs websockets: pip install 'syncless[websocket]'"
+
+
+def has_library() -> bool:
+    """Whether the library for frames is installed. To be asked when a server begins: the search runs code of
+    others."""
+    return find_spec("websockets") is not None
+
+
+def tell_missing(error_log) -> None:
+    """A client has asked for a WebSocket and not got one, and the library is not there. An application that
+    brings its own has refused."""
+    if "simple_websocket" not in sys.modules:
+        error_log.warn_once(NEEDED)
+
+
+cdef bint _can_be_sent(str name, str value) except -1:
+    try:
+        return is_field(name.encode("latin-1"), value.encode("latin-1"))
+    except UnicodeEncodeError:
+        return False
+
+
+class WebSocketClosed(ConnectionLost):
+    """The WebSocket has been closed, by the server or by the client: nothing can be sent any more. An
+    application need not catch it."""
+
+
+cdef class WebSocket:
+    """WebSocket(upgrade, request, limits, answers_close=True)\n--\n\nA WebSocket of one request. One tasklet
+    may receive while others send."""
+
+    def __init__(self, Upgrade upgrade not None, Request request not None, limits, bint answers_close=True):
+        # With answers_close false the client's close frame, or its breach of the protocol, is answered by
+        # answer_close(), for a caller that receives ahead of its application.
+        self.answers_close = answers_close
+        self.upgrade = upgrade
+        self.request = request
+        self.most = limits.websocket_bytes
+        self.receiving = Lock()
+        self.sending = Lock()
+        self.close_reason = ""
+
+    @property
+    def origin(self) -> str | None:
+        """The origin of the page that opened it, as the browser reports it. Check it if a cookie identifies
+        the user: pages of other sites can connect, too."""
+        return self.request.field("origin")
+
+    @property
+    def subprotocols(self) -> list[str]:
+        """The subprotocols that the client offers, in its order of preference."""
+        offered = (self.request.field("sec-websocket-protocol") or "").split(",")
+        return [name.strip() for name in offered if name.strip()]
+
+    @property
+    def closed(self) -> bool:
+        return self.close_code is not None
+
+    # -- beginning ---------------------------------------------------------------------------------
+
+    def accept(self, subprotocol=None, headers=None, compression=True) -> None:
+        """Answers the handshake. BadRequest or UpgradeRequired if the client's is wrong: the server answers
+        400 or 426 to it."""
+        if self.frames is not None:
+            raise RuntimeError("this WebSocket has been accepted already")
+        if subprotocol is not None and subprotocol not in self.subprotocols:
+            raise ValueError(
+                f"the client does not offer the subprotocol {subprotocol!r}, only {self.subprotocols}"
+            )
+        for name, value in headers or []:
+            if not _can_be_sent(name, value):
+                raise ValueError(f"header {name} has forbidden characters: {value!r}")
+        agreed = self.agreed if compression else None
+        fields, extensions = agreed or self.check(compression)
+        if subprotocol is not None:
+            fields.append(("Sec-WebSocket-Protocol", subprotocol))
+        lines = ["HTTP/1.1 101 Switching Protocols", *(f"{n}: {v}" for n, v in (*fields, *(headers or ())))]
+        self.subprotocol = subprotocol
+        self.frames = self.library.Frames(extensions, self.most)
+        self.upgrade.begin("\r\n".join([*lines, "", ""]).encode("latin-1"), self)
+
+    def check(self, compression=True):
+        """The fields and extensions with which accept() answers the handshake; BadRequest or UpgradeRequired
+        if it is wrong."""
+        if self.request.field("sec-websocket-version") != "13":
+            raise UpgradeRequired("only version 13 of the WebSocket protocol is supported (RFC 6455, 4.4)")
+        if self.request.method != "GET":
+            raise BadRequest("a WebSocket handshake must be a GET request (RFC 6455, 4.1)")
+        self.library = importlib.import_module("syncless.http.websocket.frames")
+        try:
+            self.agreed = self.library.handshake(self.request, compression)
+        except ValueError as error:
+            raise BadRequest(f"malformed WebSocket handshake: {error}") from None
+        return self.agreed
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    cpdef receive(self):
+        """The next message: str for text, bytes for binary; None when the WebSocket has been closed. Answers
+        pings meanwhile, and sends them when the client is silent (Limits.ping_seconds)."""
+        if self.frames is None:
+            self.accept()
+        self.receiving.acquire_unit(True, None)
+        try:
+            while self.message is None and self.close_code is None and self.unanswered is None:
+                self.read()
+            message, self.message = self.message, None
+            return message
+        finally:
+            self.receiving.release_unit()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        message = self.receive()
+        if message is None:
+            raise StopIteration
+        return message
+
+    def send(self, message) -> None:
+        """Sends a text or a binary message, waiting while the client is slow. WebSocketClosed if it is
+        closed."""
+        if isinstance(message, (bytearray, memoryview)):
+            message = bytes(message)
+        elif not isinstance(message, (str, bytes)):
+            raise TypeError(f"a message must be str or bytes, not {type(message).__name__}")
+        if self.frames is None:
+            self.accept()
+        self.sending.acquire_unit(True, None)   # a compressed frame builds on the one before it
+        try:
+            self.check_open()
+            self.write(self.frames.message(message))
+        finally:
+            self.sending.release_unit()
+
+    cdef bint is_sending(self) noexcept:
+        """Whether a frame is being sent: the next one has to wait for it."""
+        return self.sending.value == 0
+
+    cdef bytes framed(self, object message):
+        """A message as the bytes to send, for a caller that sends them itself while nothing is sent."""
+        return self.frames.message(message)
+
+    def ping(self, payload=b"") -> None:
+        """Sends a ping of up to 125 bytes."""
+        if self.frames is None:
+            self.accept()
+        with self.sending:
+            self.check_open()
+            self.write(self.frames.frame(self.library.PING, payload))
+
+    def close(self, code=1000, reason="") -> None:
+        """Sends a close frame and waits for the client's, for at most CLOSE_SECONDS. Harmless if it is closed
+        already."""
+        if self.closed:
+            return
+        if self.frames is None:
+            self.accept()
+        if self._says_close(code, reason) and self.receiving.value:     # else the tasklet that receives does
+            self.meet_answer()
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    cdef int lost(self) except -1:
+        self.gone = True
+        if self.close_code is None:
+            self.close_code = 1006
+
+    cdef int check_open(self) except -1:
+        if self.close_code is not None or self.gone:
+            raise WebSocketClosed(
+                f"the WebSocket is closed ({self.close_code} {self.close_reason})".replace(" )", ")")
+            )
+
+    cdef int write(self, bytes data) except -1:
+        try:
+            self.upgrade.write_all(data)
+        except ClientGone:
+            self.lost()
+            raise WebSocketClosed("the client has left") from None
+
+    def send_close(self, code, reason) -> None:
+        """Sends a close frame. WebSocketClosed."""
+        frame = self.frames.close(code, _shortened(reason))
+        with self.sending:
+            self.check_open()
+            self.write(frame)
+            self.close_code, self.close_reason = code, reason
+
+    def _says_close(self, code, reason=""):
+        """The same. Returns whether it could be sent."""
+        try:
+            self.send_close(code, reason)
+        except WebSocketClosed:
+            return False
+        return True
+
+    cdef int meet_answer(self) except -1:
+        """Waits for the client's close frame. Closing the connection before would reset it under a client
+        that sends, which may lose our close frame by that."""
+        with Timeout(CLOSE_SECONDS, False), self.receiving:
+            self.message = None
+            while not self.answered and not self.gone:
+                self.read()
+        self.gone = True
+
+    def tell_stop(self) -> None:
+        """The server stops: sends a close frame, once."""
+        if self.frames is not None and not self.leaving:
+            self.leaving = True
+            self._says_close(*STOPS)
+
+    cdef int read(self) except -1:
+        """Deals with the frames that have come up to the end of a message, so that what was sent before a
+        close frame can be answered; waits for bytes if there are none."""
+        try:
+            while self.message is None and not self.gone and not self.answered:
+                frame = self.frames.next(self.most - self.size)
+                if frame is None:
+                    if self.frames.amid_frame:
+                        self.look_ahead()
+                    return self.wait()
+                self.ahead = None
+                opcode, data, fin = <tuple> frame
+                self.take(opcode, data, fin)
+        except self.library.Broken as error:
+            self.fail(error.code, str(error))
+
+    cdef int look_ahead(self) except -1:
+        """Text that is no UTF-8 is refused amid its frame (RFC 6455, 8.1). The client may never send the
+        rest."""
+        cdef bint goes_on = self.parts is not None
+        if goes_on and self.decoder is None:
+            return 0  # a binary message
+        data = self.frames.coming(self.library.CONTINUATION if goes_on else self.library.TEXT)
+        if self.ahead is None:
+            self.ahead = _decoder()
+            if goes_on:
+                self.ahead.setstate(self.decoder.getstate())
+        self.text(self.ahead.decode, (data,))
+
+    cdef object text(self, object decode, tuple args):
+        try:
+            return decode(*args)
+        except UnicodeDecodeError:
+            raise self.library.Broken(1007, "a text message is not UTF-8") from None
+
+    cdef int take(self, object opcode, bytes data, bint fin) except -1:
+        library = self.library
+        if opcode is library.PING:
+            return self.answer(library.PONG, data)
+        if opcode is library.CLOSE:
+            return self.closes(data)
+        if opcode is not library.PONG:
+            return self.part(opcode, data, fin)
+
+    cdef int closes(self, bytes data) except -1:
+        code, reason = self.library.read_close(data)
+        self.answered = self.upgrade.over = True
+        if self.close_code is None:
+            self.unanswered = code, reason, data
+            if self.answers_close:
+                self.answer_close()
+
+    def answer_close(self) -> None:
+        """Answers the client's close frame, if it has come: nothing can be sent any more."""
+        if self.unanswered is None or self.closed:
+            return
+        code, reason, data = self.unanswered
+        self.answer(self.library.CLOSE, data)
+        self.close_code, self.close_reason = code, reason
+
+    cdef int wait(self) except -1:
+        """Waits for bytes."""
+        cdef bytes data
+        try:
+            data = self.upgrade.read()
+        except BodyTimeout:
+            if self.pinged:
+                return self.lost()
+            self.pinged = True
+            return self.answer(self.library.PING, b"")
+        except ClientGone:
+            data = b""
+        if not data:
+            return self.lost()
+        self.pinged = False
+        self.frames.feed(data)
+
+    cdef int part(self, object opcode, bytes data, bint fin) except -1:
+        """Of a message."""
+        cdef bint begins = self.parts is None
+        library = self.library
+        if (opcode is library.CONTINUATION) is begins:
+            raise library.Broken(1002, "a continuation frame is out of place, or missing")
+        if fin and begins:
+            return self.whole(self.text(str, (data, "utf-8")) if opcode is library.TEXT else data)
+        if begins:
+            self.decoder = _decoder() if opcode is library.TEXT else None
+            self.parts = io.BytesIO() if self.decoder is None else io.StringIO(newline="")
+        self.size += len(data)
+        self.parts.write(data if self.decoder is None else self.text(self.decoder.decode, (data, fin)))
+        if fin:
+            message = self.parts.getvalue()
+            self.parts = None
+            self.size = 0
+            self.whole(message)
+
+    cdef int whole(self, object message) except -1:
+        if self.close_code is None:  # messages between our close frame and the client's are dropped
+            self.message = message
+
+    cdef int answer(self, object opcode, bytes data) except -1:
+        """Sends a control frame, if it still can be sent."""
+        try:
+            with self.sending:
+                self.check_open()
+                self.write(self.frames.frame(opcode, data))
+        except WebSocketClosed:
+            pass
+
+    cdef int fail(self, object code, str reason) except -1:
+        """The client breaks the protocol or a limit: says so and reads no further."""
+        self.parts = None
+        if not self.answers_close:
+            self.answered = True
+            self.unanswered = code, reason, self.library.close_data(code, _shortened(reason))
+            return 0
+        self._says_close(code, reason)
+        self.gone = True
+
+    def end(self, failure) -> None:
+        """Called by the server when the application has returned or raised. The client's close frame ends
+        the connection, whoever has sent the first one."""
+        cdef bint in_haste = isinstance(failure, TaskletExit)
+        if self.frames is None:
+            return
+        try:
+            if self.unanswered is not None:
+                self.answer_close()
+            elif not self.closed:
+                self._says_close(*(STOPS if in_haste else (1000 if failure is None else 1011,)))
+            if not in_haste:
+                self.meet_answer()
+        except TaskletExit:
+            in_haste = True
+        if in_haste:
+            self.upgrade.over = True
+
+
+def _shortened(str reason):
+    """At most 123 bytes (RFC 6455, 5.5)."""
+    return reason.encode()[:123].decode(errors="ignore")
+
+
+_decoder = codecs.getincrementaldecoder("utf-8")

@@ -1,0 +1,1 @@
+"""Puts a server together: its options, its sockets, its processes, the kinds of applications."""

@@ -1,0 +1,1 @@
+"""What serves beside the loop that called `serve`: threads that take its connections."""

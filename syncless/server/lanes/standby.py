@@ -1,0 +1,525 @@
+"""Threads that stand by: while one thread of a server is held by its application, another one serves on.
+
+Each has a loop, and a listener for each of the server's sockets. One of them is active: it accepts, and has
+the connections. Watch (acceptor.pyx) sees that it has been held for `held_seconds` and wakes the next one,
+which becomes the active one, and takes the connections that are between two requests. Requests that run on
+the held thread stay there. When they have ended their connections follow.
+
+Where ASGI applications are mounted beside WSGI applications, the first thread has their event loop. Another
+one sends it the connections on which requests for them come, and those of HTTP/2, which may carry such
+requests. They wait until that thread is held no longer, and then it becomes the active one again.
+
+The server starts and stops in its own thread, the first of them, to which all come home before it stops.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+from collections import deque
+from collections.abc import Callable
+from socket import socket
+from typing import Any
+
+from syncless._core.calls.threads import start_thread
+from syncless._core.current import sleep, wait_readable
+from syncless._core.loop import Loop, Watcher
+from syncless._core.tasklet import Tasklet, spawn
+from syncless._core.threadloop import current_loop
+from syncless._core.timeout import Timeout
+from syncless._core.wait.sync import Event
+from syncless.http.acceptor import Acceptor, Watch, bring, close_connections, join, offer, take, tell_streams
+from syncless.http.exchange import Application, MountedApplications
+from syncless.http.listener import Counters, Listener, Quota
+from syncless.server.lanes.handlerthreads import AcceptControl
+from syncless.tools.blockers import Stall, stall_of
+from syncless.tools.imports import when_executed
+
+MOST = 15
+"""Threads that may stand by: the Watch has room for 16 in all."""
+BATCH = 1000
+"""Connections that are moved before requests are answered again."""
+SWEEP_SECONDS = 0.01, 0.25
+"""Between two looks of the active thread for connections whose requests have ended on others: at first, and
+at last."""
+START_SECONDS = 10.0
+END_SECONDS = 2.0
+"""For which a stop waits for threads that are held."""
+PLACES = 100
+"""Places that held a loop of which the error log tells, once each."""
+
+
+class Side:
+    """One of the threads: its loop, and its part of each of the server's sockets."""
+
+    def __init__(self, number: int):
+        self.number = number
+        self.loop: Loop | None = None
+        self.thread = self.native_id = 0
+        self.listeners: list[Listener] = []
+        self.acceptors: list[Acceptor] = []
+        self.ended = False
+        self._calls: deque[Callable[[], object]] = deque()
+        self._ours, self._theirs = os.pipe()
+        os.set_blocking(self._ours, False)
+        os.set_blocking(self._theirs, False)
+
+    def begin(self) -> None:
+        """In its thread."""
+        self.thread, self.native_id = current_loop().thread_id, _thread.get_native_id()
+
+    def place(self) -> str:
+        """The line of Python that it is in."""
+        frame = sys._current_frames().get(self.thread)
+        return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+    def stall(self, seconds: float) -> Stall | None:
+        """What holds it, as the watchdog says it."""
+        return stall_of(self.thread, self.native_id, seconds)
+
+    @property
+    def line(self) -> int:
+        """A byte that is written there wakes it."""
+        return self._theirs
+
+    @property
+    def connections(self) -> int:
+        return sum(listener.connections for listener in self.listeners)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Calls it in this thread, as soon as that is not held."""
+        self._calls.append(function)
+        self.wake()
+
+    def wake(self) -> None:
+        try:
+            os.write(self._theirs, b"x")
+        except BlockingIOError:
+            pass  # it has enough to read
+
+    def listen(self, look: Callable[[Side], None], failed: Callable[[Exception], None]) -> None:
+        """Obeys in its own thread until it has ended. ``failed`` is told of what cannot be done."""
+        while not self.ended:
+            wait_readable(self._ours)
+            try:
+                os.read(self._ours, 4096)
+            except BlockingIOError:
+                continue
+            try:
+                while self._calls:
+                    self._calls.popleft()()
+                if not self.ended:
+                    look(self)
+            except Exception as error:  # no descriptors, no memory: it is tried again while a thread is held
+                failed(error)
+
+    def close(self) -> None:
+        os.close(self._ours)
+        os.close(self._theirs)
+
+
+class StandBy:
+    """StandBy(threads, held): of one server, from its start to its stop. ``held``: seconds."""
+
+    def __init__(self, threads: int, held: float):
+        if not 0 < threads <= MOST:
+            raise ValueError(f"standby_threads must be between 0 and {MOST}, not {threads}")
+        self.threads = threads
+        self.held = held
+        self.takeovers = 0
+        """Since the start."""
+        self.held_seconds = 0.0
+        """For which the threads had been held until they were relieved, together."""
+        self._sides: list[Side] = []
+
+    # -- starting and stopping ----------------------------------------------------------------------------
+
+    def share(self, server: Any, application: Application, tls: bool) -> Application:
+        if application.stays:
+            raise ValueError(
+                "standby_threads work for WSGI applications only: an ASGI application stays on its event loop"
+            )
+        self._some_stay = isinstance(application, MountedApplications) and application.some_stay
+        if current_loop().backend != "epoll":
+            raise ValueError(
+                "standby_threads need epoll: other backends keep a list that only their thread may change"
+            )
+        patches = sys.modules.get("syncless.patches")
+        if patches is None or not patches.is_patched("thread"):
+            raise ValueError(
+                "standby_threads need the patch, which makes locks and threading.local work in several "
+                "threads: give serve(..., patch=True), or use the command `syncless`"
+            )
+        if not self._sides:
+            self._server = server
+            self._active = home = Side(0)
+            self._sides = [home]
+            self._sockets: list[tuple[socket, bool]] = []
+            self._paused: set[int] = set()
+            """Numbers of the sockets whose new connections are left to other processes."""
+            self._coming_home = False
+            self._told: set[str] = set()
+            self._watch = Watch(self.held)
+            self._listening: Tasklet[None] | None = None
+            self._unwatch_asyncio: Callable[[], None] | None = None
+            self._over = Event()
+            """Nobody looks any more."""
+            self._over.set()
+            if "sqlite3" in sys.modules and not patches.is_patched("sqlite3"):
+                server.logs.errors.warning(
+                    "the area sqlite3 is not patched: a connection that one thread has made fails in those "
+                    "that stand by. Patch it, or give sqlite3.connect(..., check_same_thread=False)"
+                )
+            home.begin()
+            home.loop = current_loop()
+        return application
+
+    def control(self, server: Any, listener: Listener, sock: socket, tls: bool) -> AcceptControl:
+        home = self._sides[0]
+        home.listeners.append(listener)
+        home.acceptors.append(Acceptor(listener, sock.fileno()))
+        self._sockets.append((sock, tls))
+        return StandByControl(self, len(home.acceptors) - 1)
+
+    def start(self) -> None:
+        home = self._sides[0]
+        started = Event()
+        self._failure: BaseException | None = None
+        for number in range(1, self.threads + 1):
+            side = Side(number)
+            self._sides.append(side)
+            start_thread(lambda side=side: self._serve(side, started))  # type: ignore[misc]
+        with Timeout(START_SECONDS, False):
+            while any(side.loop is None for side in self._sides) and self._failure is None:
+                started.wait()
+                started.clear()
+        if self._failure is not None:
+            raise self._failure
+        for side in self._sides:
+            if side.loop is None:
+                raise RuntimeError(f"a thread that stands by has not started within {START_SECONDS:g} s")
+            self._watch.add(side.loop, side.listeners, side.line)
+        self._unwatch_asyncio = when_executed("syncless.asyncio.backgroundloop", self._watch_asyncio)
+        self._over.clear()
+        start_thread(self._look_on)
+        self._listening = spawn(home.listen, self._look, self._failed)
+        self._listening.name = "connections of threads that are held"
+
+    def _serve(self, side: Side, started: Event) -> None:
+        """In the thread."""
+        side.begin()
+        loop = current_loop()
+        try:
+            for (sock, tls), first in zip(self._sockets, self._sides[0].listeners, strict=True):
+                address = sock.getsockname()
+                application = self._server.application_at(address)
+                listener = self._server.listener_for(application, address, tls)
+                if self._some_stay:
+                    application.away = True
+                    listener.send_away = lambda connection, first=first: self._send_home(connection, first)
+                join(first, listener)
+                side.listeners.append(listener)
+                acceptor = Acceptor(listener, sock.fileno())
+                acceptor.rest()
+                side.acceptors.append(acceptor)
+        except BaseException as error:
+            self._failure = error
+            started.set()
+            return
+        side.loop = loop
+        started.set()
+        side.listen(self._look, self._failed)
+        for acceptor in side.acceptors:
+            acceptor.close()
+        for listener in side.listeners:
+            listener.close()
+        side.loop = None
+
+    def _watch_asyncio(self, backgroundloop: Any) -> None:
+        for side in self._others():
+            backgroundloop.told_of[side.loop] = self._warn_of_asyncio
+
+    def _warn_of_asyncio(self) -> None:
+        if "asyncio" not in self._told:
+            self._told.add("asyncio")
+            self._server.logs.errors.warning(
+                "the application uses asyncio in a thread that stands by, which has a loop of its own: "
+                "what asyncio has made in another thread fails there, such as locks, futures and clients. "
+                "Make them for each request, or keep one for each loop. This is told once"
+            )
+
+    def _failed(self, error: Exception) -> None:
+        self._server.logs.errors.error("A connection cannot change its thread:", error)
+
+    def _look_on(self) -> None:
+        self._watch.run()
+        self._over.set()
+
+    def stop(self) -> None:
+        """From now on every response closes its connection; the first thread has all the others."""
+        self._coming_home = True
+        for side in self._others():
+            for listener in side.listeners:
+                listener.stop()
+        self._come_home()
+
+    def _come_home(self) -> None:
+        home = self._sides[0]
+        if self._active is not home:
+            self._active, self._watch.active = home, 0
+            for acceptor in self._others_acceptors():
+                acceptor.rest()
+            self._accept(home)
+        for side in self._others():
+            self._take(side, home)
+
+    def close(self) -> None:
+        """Ends the threads. One that is held still is left behind."""
+        if not self._sides:
+            return
+        self._watch.end()
+        if self._unwatch_asyncio is not None:
+            self._unwatch_asyncio()
+            self._unwatch_asyncio = None
+        for side in self._sides:
+            side.ended = True
+            side.wake()
+        waited, pause = 0.0, 0.001
+        while any(side.loop is not None for side in self._others()) and waited < END_SECONDS:
+            sleep(pause)
+            waited += pause
+            pause = min(pause * 2, 0.05)
+        self._over.wait()
+        if self._listening is not None:
+            self._listening.join()
+        for side in self._others():
+            if side.loop is not None:
+                stall = side.stall(side.loop.held_for())
+                where = stall.blocker if stall is not None else "unknown code"
+                self._server.logs.errors.warning(f"a thread that stands by has not ended: it is in {where}")
+        for side in self._sides:
+            if side.loop is None or side.number == 0:
+                side.close()
+        self._sides = []
+
+    def leave_to_parent(self) -> None:
+        for side in self._sides:
+            side.close()
+        self._sides = []
+
+    # -- taking over ----------------------------------------------------------------------------------------
+
+    def _look(self, side: Side) -> None:
+        """Something may be for this side to do, in whose thread this is."""
+        if self._coming_home:
+            return
+        active = self._active
+        if side is active:
+            for other in self._sides:
+                if other is not side and other.connections:
+                    self._take(other, side, BATCH)
+            return
+        assert active.loop is not None
+        seconds = active.loop.held_for()
+        if seconds < self.held or self._take(active, side, BATCH) < 0:
+            return
+        self._become_active(side)
+        self.takeovers += 1
+        self.held_seconds += seconds
+        self._tell(active, seconds)
+
+    def _become_active(self, side: Side) -> None:
+        before, self._active, self._watch.active = self._active, side, side.number
+        for acceptor in before.acceptors:
+            acceptor.rest()
+        self._accept(side)
+        sweeping = spawn(self._sweep, side)
+        sweeping.name = "connections of threads that were held"
+
+    def _accept(self, side: Side) -> None:
+        for number, acceptor in enumerate(side.acceptors):
+            if number not in self._paused:
+                acceptor.resume()
+
+    def _take(self, source: Side, target: Side, most: int = 0) -> int:
+        """How many it has moved; -1 if that cannot be done now."""
+        moved = 0
+        for one, other in zip(source.listeners, target.listeners, strict=True):
+            found = take(one, other, most)
+            if found < 0:
+                return found
+            moved += found
+        return moved
+
+    def _sweep(self, side: Side) -> None:
+        """Takes the connections whose requests have ended on other sides, as long as there are any."""
+        first, last = SWEEP_SECONDS
+        pause = first
+        home = self._sides[0]
+        replaces_home = self._some_stay and side is not home
+        while side is self._active and (
+            replaces_home or any(other.connections for other in self._sides if other is not side)
+        ):
+            sleep(pause)
+            if side is not self._active or self._coming_home:
+                return
+            if replaces_home and home.loop is not None and home.loop.held_for() < self.held:
+                home.call(self._return_home)
+            moved = 0
+            for other in self._sides:
+                if other is not side and other.connections:
+                    moved += max(0, self._take(other, side, BATCH))
+            pause = first if moved >= BATCH else min(pause * 1.5, last)
+            for listener in side.listeners:
+                offer(listener)
+
+    def _return_home(self) -> None:
+        """The thread that the event loops of ASGI applications have is held no longer, and this is it."""
+        home, active = self._sides[0], self._active
+        if active is not home and not self._coming_home and self._take(active, home, BATCH) >= 0:
+            self._become_active(home)
+
+    def _send_home(self, connection: Watcher, listener: Listener) -> None:
+        """It waits for what only the first thread can answer."""
+        self._sides[0].call(lambda: spawn(self._bring, connection, listener))
+
+    def _bring(self, connection: Watcher, listener: Listener) -> None:
+        """In the first thread."""
+        pause, last = 0.001, SWEEP_SECONDS[1]
+        while self._sides:
+            try:
+                if bring(connection, listener):
+                    return
+            except Exception as error:
+                self._failed(error)
+                pause = last
+            sleep(pause)
+            pause = min(pause * 2, last)
+
+    def _tell(self, side: Side, seconds: float) -> None:
+        place = side.place()
+        if place in self._told or len(self._told) == PLACES:
+            return
+        stall = side.stall(seconds)
+        assert side.loop is not None
+        if stall is not None and side.loop.held_for() >= seconds:  # it is in that still
+            self._told.add(place)
+            self._server.logs.errors.warning(
+                f"a thread was held for {seconds * 1000:.0f} ms by {stall.blocker}; another one serves in "
+                f"its place. Cure: {stall.cure}. This is told once for each place"
+            )
+
+    # -- in all threads --------------------------------------------------------------------------------------
+
+    def _others(self) -> list[Side]:
+        """All but the first."""
+        return self._sides[1:]
+
+    def _others_acceptors(self) -> list[Acceptor]:
+        return [acceptor for side in self._others() for acceptor in side.acceptors]
+
+    def pause(self, number: int) -> None:
+        self._paused.add(number)
+        self.accepting(number, Acceptor.pause)
+
+    def resume(self, number: int) -> None:
+        self._paused.discard(number)
+        self.accepting(number, Acceptor.resume)
+
+    def accepting(self, number: int, action: Callable[[Acceptor], None]) -> None:
+        """Does something to the acceptor of the active side for a socket, in its thread."""
+        side = self._active
+        if side.number == 0:
+            action(side.acceptors[number])
+        else:
+            side.call(lambda: action(side.acceptors[number]))
+
+    @property
+    def connections(self) -> int:
+        """Those on other threads than the server's own."""
+        return sum(side.connections for side in self._others())
+
+    @property
+    def requests(self) -> int:
+        return sum(listener.requests for side in self._others() for listener in side.listeners)
+
+    def limit_requests(self, quota: Quota) -> None:
+        used_up = quota.used_up
+        quota.used_up = lambda: self._at_home(used_up)
+        for side in self._others():
+            for listener in side.listeners:
+                listener.quota = quota
+
+    def _at_home(self, function: Callable[[], object]) -> None:
+        home = self._sides[0]
+        if current_loop() is home.loop:
+            function()
+        else:
+            home.call(function)
+
+    def close_connections(self, all_of_them: bool) -> None:
+        for side in self._others():
+            self._take(side, self._sides[0])
+            if all_of_them:
+                for listener in side.listeners:
+                    side.call(lambda listener=listener: close_connections(listener, True))  # type: ignore[misc]
+
+    def tell_streams(self, at_last: bool) -> None:
+        for side in self._others():
+            side.call(lambda side=side: tell_streams(side.listeners, at_last))  # type: ignore[misc]
+
+    def census(self) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for side in self._others():
+            for listener in side.listeners:
+                for key, value in listener.census().items():
+                    total[key] = total.get(key, 0) + value
+        return total
+
+    def figures(self) -> dict[str, int]:
+        """As those of a Listener."""
+        total = {"takeovers": self.takeovers, "held_ns": int(self.held_seconds * 1e9)}
+        for side in self._others():
+            for listener in side.listeners:
+                for key, value in listener.figures().items():
+                    total[key] = total.get(key, 0) + value
+        return total
+
+    def count(self, counters: Counters) -> None: ...
+
+    def stuck(self, seconds: float) -> list[tuple[float, str]]:
+        """The server's own thread is watched like any server's."""
+        found = []
+        for side in self._others():
+            held = 0.0 if side.loop is None else side.loop.held_for()
+            if held >= seconds and (stall := side.stall(held)) is not None:
+                found.append((held, stall.text))
+        return found
+
+    def in_flight(self) -> list[dict[str, Any]]:
+        return []
+
+    def loops(self) -> list[Loop]:
+        """Those of the other threads."""
+        return [side.loop for side in self._others() if side.loop is not None]
+
+
+class StandByControl:
+    """Lets the connections of one socket in, by the thread that is active."""
+
+    def __init__(self, standby: StandBy, number: int):
+        self._standby = standby
+        self._number = number
+
+    def pause(self) -> None:
+        self._standby.pause(self._number)
+
+    def resume(self) -> None:
+        self._standby.resume(self._number)
+
+    def accept_rest(self) -> None:
+        self._standby.accepting(self._number, Acceptor.accept_rest)
+
+    def close(self) -> None:
+        self._standby.accepting(self._number, Acceptor.close)

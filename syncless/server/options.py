@@ -1,0 +1,402 @@
+"""The options of the server, each described once: from here come the command line, the configuration file,
+the environment, and the arguments that the command gives to `serve`. The signatures of `serve` and `Server`,
+and their types below, are compared with it (tests/cli/test_options.py).
+
+Limits are described in limits.py. A program that serves by itself does not import this file.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypedDict
+
+from syncless.http.errors import ON_HANGUP
+from syncless.http.limits import Limits, defaults
+from syncless.http.log.errorlog import FORMATS, NAMED
+from syncless.http.trust import DEFAULT_FIELDS
+from syncless.server.slots import CHOICES, KEEP
+
+if TYPE_CHECKING:
+    import os
+    import ssl
+
+    from syncless.http.content.static.files import Paths
+    from syncless.server.addresses import Bind
+    from syncless.server.certificates import Files
+
+SERVER = "an argument of Server"
+APPLICATION = "an argument of Server, of its application"
+PROGRAM = "an argument of serve"
+COMMAND = "no argument: the command, a file or a variable"
+ONCE = "no argument: the command only"
+
+
+class Option(NamedTuple):
+    """An option; its name is that of the argument, the key in a file, and the variable."""
+
+    name: str
+    default: Any
+    """False: it takes no value. A tuple: it may be repeated. {}: each gives a row of a table."""
+    value: str = ""
+    """What stands for its value in the help."""
+    where: str = SERVER
+    word: str = ""
+    """In the command line, if that is not its name with dashes."""
+    short: str = ""
+    read: Callable[[str], Any] = str
+    """From text to its value. ValueError."""
+    choices: Sequence[str] | None = None
+    bare: str | None = None
+    """Its value where the word stands alone; None: it needs a value."""
+    text: str = ""
+    """A sentence for the help and the reference."""
+
+
+def limit(text: str) -> tuple[str, float]:
+    """A --limit argument, NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    kinds = defaults()
+    if not equals:
+        raise ValueError(f"{text!r}: write NAME=VALUE, for example idle_seconds=75")
+    if name not in kinds:
+        near = difflib.get_close_matches(name, kinds, 1)
+        advice = f"did you mean {near[0]}?" if near else "--help-all lists all limits"
+        raise ValueError(f"unknown limit {name!r}; {advice}")
+    try:
+        number = float(value) if isinstance(kinds[name], float) else int(value)
+    except ValueError:
+        raise ValueError(f"{text!r}: {value!r} is not a number") from None
+    return name, number
+
+
+def number_of_workers(text: str) -> int | str:
+    """A --workers argument. ValueError."""
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"write a number of processes, or auto, not {text!r}") from None
+
+
+def octal(text: str) -> int:
+    """A --unix-mode or --umask argument."""
+    try:
+        return int(text, 8)
+    except ValueError:
+        raise ValueError(f"{text!r}: write an octal number such as 660 or 027") from None
+
+
+def hook(text: str) -> tuple[str, str]:
+    """A --hook argument, NAME=MODULE:FUNCTION."""
+    name, equals, function = text.partition("=")
+    if not equals or ":" not in function:
+        raise ValueError(f"{text!r}: write NAME=MODULE:FUNCTION")
+    return name, function
+
+
+def certificate(text: str) -> tuple[str, str | tuple[str, str]]:
+    """A --certificate argument, NAME=CERT or NAME=CERT,KEY."""
+    name, equals, files = text.partition("=")
+    certfile, _, keyfile = files.partition(",")
+    if not equals or not certfile:
+        raise ValueError(f"{text!r}: write NAME=CERT or NAME=CERT,KEY")
+    return name, (certfile, keyfile) if keyfile else certfile
+
+
+def static(text: str) -> tuple[str, str]:
+    """A --static argument, PREFIX=DIR."""
+    prefix, _, directory = text.partition("=")
+    if not prefix.startswith("/") or not directory:
+        raise ValueError(f"{text!r}: write /PREFIX=DIR")
+    return prefix, directory
+
+
+def mount(text: str) -> tuple[str, str]:
+    """A --mount argument, PREFIX=APPLICATION."""
+    prefix, _, application = text.partition("=")
+    if not prefix.startswith("/") or not application:
+        raise ValueError(f"{text!r}: write /PREFIX=MODULE:ATTRIBUTE")
+    return prefix, application
+
+
+def native(text: str) -> tuple[str, str]:
+    """A --native argument, ROUTE=HANDLER."""
+    route, _, handler = text.rpartition("=")
+    if "/" not in route or ":" not in handler:
+        raise ValueError(f"{text!r}: write /PATH=MODULE:HANDLER or /PATH=LIBRARY.so:FUNCTION")
+    return route, handler
+
+
+def interface(text: str) -> str:
+    """An --interface argument. uvicorn has asgi3, too."""
+    return "asgi" if text == "asgi3" else text
+
+
+# fmt: off
+OPTIONS = {  # heading -> options
+    "application": (
+        Option("application", None, where=COMMAND, word="application", text=
+            "module:attribute or path/to/file.py:attribute, for example myproject.web:app; the attribute "
+            "may be left out if it is application or app, and may be a call of a factory: "
+            "'web:create_app()'"),
+        Option("factory", False, where=COMMAND, text=
+            "the attribute is a function that returns the application"),
+        Option("interface", "auto", where=APPLICATION, read=interface, choices=("auto", "asgi", "wsgi"), text=
+            "what the application speaks, if its signature does not tell (default auto)"),
+        Option("mounts", {}, "/PATH=APP", COMMAND, word="--mount", read=mount, text=
+            "another application, of either kind, for the paths below this one; may be repeated"),
+        Option("native", {}, "ROUTE=HANDLER", read=native, text=
+            "a native handler, module:handler or library.so:function, that answers a route such as /path "
+            "or 'GET /users/{id}' without the interpreter's lock; may be repeated"),
+        Option("native_threads", 0, "N", read=int, text="threads of native handlers (default: cores)"),
+        Option("standby_threads", 0, "N", word="--standby", read=int, text=
+            "threads that take over while the application holds the one that serves (default 0)"),
+        Option("request_slots", KEEP, choices=CHOICES, text=
+            "under the patch, whether a request finds the threading.local values that another has left, as "
+            "in a pool of threads: keep (default) or fresh"),
+        Option("on_hangup", ON_HANGUP[0], choices=ON_HANGUP, text=
+            "a WSGI request whose client closes the connection goes on (continue, the default), or "
+            "ClientGone is raised where it waits: stop for GET and HEAD only, stop-all for all methods"),
+        Option("chdir", None, "DIR", PROGRAM, text=
+            "change to the directory before importing the application; a reload resolves symbolic links "
+            "again"),
+        Option("app_dir", (), "DIR", COMMAND, text=
+            "look for modules in this directory, too; may be repeated"),
+        Option("env_file", None, "FILE", COMMAND, text=
+            "set the environment variables of this file that are not set yet, before importing the "
+            "application (needs syncless[env])"),
+        Option("root_path", "", "/PATH", APPLICATION, text=
+            "path at which clients see the application, if a proxy strips it: SCRIPT_NAME, root_path"),
+        Option("lifespan", "auto", where=APPLICATION, choices=("auto", "on", "off"), text=
+            "lifespan events of an ASGI application: auto (default), on (it must have them) or off"),
+        Option("check", False, where=ONCE, text="import the application, check the options, and exit"),
+        Option("config", None, "FILE", ONCE, text=
+            "read options from this TOML file, or a gunicorn.conf.py (default: syncless.toml, or "
+            "[tool.syncless] in pyproject.toml)"),
+        Option("print_config", False, where=ONCE, text=
+            "print the options and where each comes from, and exit"),
+    ),
+    "addresses": (
+        Option("bind", (), "ADDRESS", short="-b", text=
+            "host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, "
+            "preceded by http:// or https:// if you need both; with port 0 the system chooses one; may be "
+            "repeated (default: the sockets that systemd passes, else 127.0.0.1:8000)"),
+        Option("fd", (), "N", COMMAND, read=int, text="also serve on this inherited listening socket"),
+        Option("unix_mode", None, "MODE", read=octal, text=
+            "permissions of UNIX sockets, octal (default 660)"),
+        Option("unix_owner", None, "USER:GROUP", text="owner of UNIX sockets"),
+        Option("ipv6_only", False, text="do not accept IPv4 connections on [::]"),
+        Option("reuse_port", False, text="let several processes listen on the same port (SO_REUSEPORT)"),
+        Option("no_defer_accept", False, where=COMMAND, text=
+            "accept connections before their first request arrives"),
+    ),
+    "TLS": (
+        Option("certfile", None, "FILE", text=
+            "serve HTTPS with this PEM certificate chain (and private key, without --keyfile)"),
+        Option("keyfile", None, "FILE", text="private key of the certificate"),
+        Option("key_password_file", None, "FILE", COMMAND, text=
+            "file whose first line is the password of the private keys"),
+        Option("certificates", {}, "NAME=CERT[,KEY]", word="--certificate", read=certificate, text=
+            "another certificate for clients that ask for NAME; may be repeated"),
+        Option("client_ca", None, "FILE", text=
+            "require client certificates signed by one of these PEM authorities"),
+        Option("ciphers", None, "LIST", text=
+            "cipher suites of TLS 1.2 in OpenSSL's notation (default: Mozilla's intermediate list)"),
+        Option("tls_minimum", "1.2", "VERSION", text="oldest version of TLS, 1.2 or 1.3 (default 1.2)"),
+        Option("plain_http", False, text="also answer plain HTTP on the HTTPS port"),
+        Option("http2", "tls", choices=("off", "tls", "cleartext"), text=
+            "speak HTTP/2 with clients that ask for it in the TLS handshake (tls, the default), also with "
+            "those that begin with it without TLS (cleartext), or never (off)"),
+    ),
+    "static files": (
+        Option("static", {}, "/PREFIX=DIR", read=static, text=
+            "answer requests below this path with files of this directory; may be repeated"),
+        Option("static_max_age", 0, "SECONDS", read=int, text=
+            "time that caches may use such a file without asking again (default 0)"),
+    ),
+    "compression": (
+        Option("compress", None, "TYPES", bare="", text=
+            "compress responses with gzip, and with br and zstd where their libraries are installed; "
+            "TYPES are media types, such as text/html,text/css (default: all that gain from it)"),
+        Option("compress_minimum", 1000, "BYTES", read=int, text=
+            "do not compress smaller bodies (default 1000)"),
+    ),
+    "proxies": (
+        Option("trusted", (), "PEER", text=
+            "believe what this proxy says of its clients: address, network, unix or *; may be repeated"),
+        Option("trusted_fields", DEFAULT_FIELDS, "NAME", word="--trusted-field", text=
+            "header field that the proxy sets; name all of them (default x-forwarded-for)"),
+        Option("proxy_protocol", False, text=
+            "trusted peers begin each connection with a PROXY header (version 1 or 2)"),
+    ),
+    "logs": (
+        Option("access_log", None, "FILE", bare="-", text=
+            "log each request in Apache's combined format; to stdout if FILE is - or missing"),
+        Option("no_access_log", False, where=ONCE, text=
+            "no access log, whatever the configuration file says"),
+        Option("access_log_format", "combined", "FORMAT", text=
+            "combined (default), common, json or Apache's atoms"),
+        Option("error_log", None, "FILE", text=
+            "write errors to this file instead of stderr (SIGUSR1 reopens log files)"),
+        Option("error_log_format", "text", "FORMAT", choices=FORMATS, text=
+            "text (default) or json, one object per line"),
+        Option("slow_request", 0, "SECONDS", read=float, text=
+            "log requests that take as long, with what they waited for (default 0: none)"),
+        Option("request_ids", False, text=
+            "give the application, its log records and the traces in logs the ID and the traceparent of "
+            "each request: those of a trusted proxy, or new ones"),
+        Option("log_level", None, where=COMMAND, choices=(*NAMED,), text=
+            "least severe entries of the error log (default: all); from warning on, print no addresses"),
+        Option("quiet", False, where=PROGRAM, short="-q", text="do not print the addresses"),
+    ),
+    "operating": (
+        Option("status", None, "ADDRESS", PROGRAM, text=
+            "serve a status page, JSON and health checks at this local address: :port, "
+            "127.0.0.1:port or unix:/path"),
+        Option("status_public", False, where=PROGRAM, text=
+            "allow addresses of --status and --metrics that other machines can reach; they see paths, "
+            "clients' addresses and stacks"),
+        Option("health", None, "WHERE", PROGRAM, text=
+            "serve /livez and /readyz and nothing else: on this address, which other machines may reach, "
+            "or below this /path of the main addresses"),
+        Option("metrics", None, "WHERE", PROGRAM, bare="", text=
+            "serve metrics for Prometheus: at /metrics of the status address, on another address, or at "
+            "this /path of the main addresses (needs syncless[metrics])"),
+    ),
+    "processes": (
+        Option("workers", 0, "N", PROGRAM, short="-w", read=number_of_workers, text=
+            "number of worker processes, or auto: one for each processor that they may use (default 0: "
+            "serve from this process)"),
+        Option("preload", False, where=PROGRAM, text="import the application once, before the workers start"),
+        Option("reload", False, where=COMMAND, text=
+            "start new workers when a Python or TOML file below the working directory changes"),
+        Option("reload_path", (), "PATH", COMMAND, text=
+            "also reload when any file below this path changes; may be repeated"),
+        Option("user", None, "USER", PROGRAM, short="-u", text=
+            "switch to this user once sockets and files are open (needs root)"),
+        Option("group", None, "GROUP", PROGRAM, short="-g", text=
+            "switch to this group, too (default: the user's)"),
+        Option("umask", None, "MASK", PROGRAM, short="-m", read=octal, text=
+            "umask of the process, octal, for example 027"),
+        Option("hooks", {}, "NAME=MODULE:FUNCTION", PROGRAM, word="--hook", read=hook, text=
+            "a function to call; NAME is on_start, post_fork, pre_request, post_request, pre_stop or "
+            "worker_exit"),
+        Option("pid_file", None, "FILE", PROGRAM, text="write the process ID to this file"),
+    ),
+    "patch of the standard library": (
+        Option("no_patch", False, where=ONCE, text=
+            "do not patch the standard library: a call that waits holds up all requests"),
+    ),
+    "limits": (
+        Option("limits", {}, "NAME=VALUE", word="--limit", short="-l", read=limit, text=
+            "set a limit, in bytes or seconds; may be repeated. --help-all shows all, with their defaults"),
+    ),
+}
+# fmt: on
+CALLS_ONLY = (
+    Option("ssl_context", None),
+    Option("key_password", None),
+    Option("defer_accept", True),
+    Option("multiprocess", False),
+    Option("patch", False, where=PROGRAM),
+    Option("logging", None, where=PROGRAM),
+)
+"""Arguments that the command line has in another form, or not at all."""
+ALL = [option for group in OPTIONS.values() for option in group]
+
+
+class LimitOptions(TypedDict, total=False):
+    """Single limits; limits.py has their texts."""
+
+    request_line: int
+    header_count: int
+    head_bytes: int
+    chunk_line: int
+    trailer_bytes: int
+    body_bytes: int
+    remembered: int
+    recorded_waits: int
+    drain_bytes: int
+    streams: int
+    pipelined: int
+    connections: int
+    client_connections: int
+    requests: int
+    queued: int
+    buffered_bytes: int
+    websocket_bytes: int
+    linger_bytes: int
+    linger_connections: int
+    backlog: int
+    head_seconds: float
+    greeting_seconds: float
+    idle_seconds: float
+    body_seconds: float
+    body_total_seconds: float
+    body_rate: int
+    body_grace_seconds: float
+    request_seconds: float
+    cancel_seconds: float
+    queue_seconds: float
+    retry_seconds: float
+    write_seconds: float
+    write_rate: int
+    write_grace_seconds: float
+    ping_seconds: float
+    linger_seconds: float
+    linger_idle_seconds: float
+    worker_requests: int
+    worker_requests_jitter: int
+    worker_seconds: float
+    worker_memory_bytes: int
+    worker_memory_percent: int
+    worker_stuck_seconds: float
+    worker_boot_seconds: float
+    held_seconds: float
+    stop_delay_seconds: float
+    stop_seconds: float
+    stop_notice_seconds: float
+    stop_idle_seconds: float
+
+
+class ServerOptions(LimitOptions, total=False):
+    """The arguments of `Server` after `application`, `host` and `port`."""
+
+    bind: str | Bind | Iterable[str | Bind] | None
+    access_log: bool | str | os.PathLike[str] | TextIO | None
+    access_log_format: str | Mapping[str, str]
+    error_log: str | os.PathLike[str] | TextIO | None
+    error_log_format: str
+    slow_request: float
+    limits: Limits | None
+    ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None
+    certfile: str | None
+    keyfile: str | None
+    certificates: Mapping[str, Files] | None
+    client_ca: str | None
+    ciphers: str | None
+    tls_minimum: str
+    key_password: str | None
+    plain_http: bool
+    http2: str
+    trusted: str | Iterable[str]
+    trusted_fields: str | Iterable[str]
+    proxy_protocol: bool
+    unix_mode: int | None
+    unix_owner: str | None
+    ipv6_only: bool
+    defer_accept: bool
+    reuse_port: bool
+    static: Paths | None
+    static_max_age: float
+    compress: bool | str | Iterable[str]
+    compress_minimum: int
+    multiprocess: bool
+    native: Mapping[str, Any] | None
+    native_threads: int
+    standby_threads: int
+    request_slots: str
+    on_hangup: str
+    request_ids: bool

@@ -1,0 +1,57 @@
+"""The server's message when it serves: a line for each address; on a terminal a few lines about itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import syncless
+from syncless._core.poll.backends import BACKENDS
+from syncless.http.log.notices import tell
+from syncless.server.program.blocking import Patch
+
+
+def announce(
+    urls: Sequence[str], workers: int = 0, patch: Patch | None = None, status: Sequence[str] = ()
+) -> None:
+    """Says on stdout that these addresses are served, and where the status page is. ``patch``: that of the
+    workers, or None for this process."""
+    first, *others = urls
+    processes = f"{workers} worker{'' if workers == 1 else 's'}"
+    if not is_terminal():
+        how = processes if workers else f"loop: {loop_name()}"
+        for url in urls:
+            tell(f"syncless {syncless.__version__} serves on {url} ({how}, pid {os.getpid()})")
+        for url in status:
+            tell(f"syncless {syncless.__version__} shows its status on {url}")
+        return
+    tell(f"syncless {syncless.__version__} serves on {first}")
+    for url in others:
+        tell(f"{'and on':>{len(syncless.__version__) + 19}} {url}")
+    areas = patched_areas() if patch is None else str(patch)
+    tell(f"  processes  {processes} of master {os.getpid()}" if workers else f"  process    {os.getpid()}")
+    tell(f"  patched    {areas or 'nothing: a call that waits holds up all requests'}")
+    tell(f"  Python     {sys.version.split()[0]}, loop: {loop_name()}")
+    for url in status:
+        tell(f"  status     {url}")
+    tell("  Ctrl-C stops when the requests in flight have ended; once more stops at once.")
+
+
+def is_terminal() -> bool:
+    """Whether somebody reads stdout as it comes."""
+    try:
+        return sys.stdout.isatty()
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return False
+
+
+def loop_name() -> str:
+    """The backend of the loops of this process, and of its workers."""
+    return os.environ.get("SYNCLESS_LOOP") or next(iter(BACKENDS))
+
+
+def patched_areas() -> str:
+    """Those of this process."""
+    patches = sys.modules.get("syncless.patches")
+    return "" if patches is None else str(patches.described())

@@ -1,0 +1,78 @@
+"""Whether an application can block the process: the patch before it is imported, or a warning where there is
+none. The patch itself is given by the caller of the program."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from syncless.debug import Watchdog
+from syncless.http.log.errorlog import warn
+
+Patch = Callable[[], None]
+"""Patches the standard library of this process; its str() names the areas."""
+
+CURE = (
+    "patch the standard library before anything else, by serve(..., patch=True) or by running the command "
+    "`syncless`"
+)
+MODULES = (
+    "MySQLdb",
+    "botocore",
+    "httpx",
+    "pg8000",
+    "psycopg",
+    "psycopg2",
+    "pymongo",
+    "pymysql",
+    "redis",
+    "requests",
+    "urllib3",
+)
+"""Modules whose calls wait in the standard library's sockets, or in their own."""
+STALL_MILLISECONDS = 200
+"""For which an application that is not patched may hold all others before that is told."""
+PATCHED_STALL_MILLISECONDS = 1000
+"""The same for one that is: it holds them by a computation, or by a library that waits in C."""
+
+
+def is_patched(area: str) -> bool:
+    patches = sys.modules.get("syncless.patches")
+    return patches is not None and bool(patches.is_patched(area))
+
+
+def warn_of_blocking_modules() -> None:
+    """Tells which modules the application has imported that will block, if sockets are not patched."""
+    found = [] if is_patched("socket") else [name for name in MODULES if name in sys.modules]
+    if found:
+        warn(
+            f"the application has imported {', '.join(found)}: while a call of it waits, all requests wait. "
+            f"To avoid that, {CURE}."
+        )
+
+
+class StallWarning:
+    """Tells once, with the stack, that the application has held all requests, while the block lasts."""
+
+    def __init__(self) -> None:
+        self._patched = is_patched("time")
+        milliseconds = max(STALL_MILLISECONDS, PATCHED_STALL_MILLISECONDS * self._patched)
+        self._watchdog = Watchdog(milliseconds, self._tell)
+        self._told = False
+
+    def _tell(self, seconds: float, stack: str) -> None:
+        if not self._told:
+            self._told = True
+            where = stack[stack.rfind("  File ") :]  # with the C function that it is in, and its cure
+            remedy = f"If it waits here, {CURE}. If it computes, use run_in_thread() or more workers. "
+            warn(
+                f"the application has held all other requests for {seconds * 1000:.0f} ms, and still does:\n"
+                f"{where}{'' if self._patched else remedy}This warning is given once."
+            )
+
+    def __enter__(self) -> StallWarning:
+        self._watchdog.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._watchdog.stop()

@@ -1,0 +1,436 @@
+"""Master: a process that supervises others, which serve. It opens the sockets, starts the workers, and sees
+to it that there are enough.
+
+The sockets belong to the master, so connections that wait in a backlog survive every worker. A worker tells
+its master through a pipe that it is ready, or that it wants to be replaced; that its loop runs, it tells by a
+clock in shared memory. Nothing in the master needs the event loop: it must go on whatever happens to it. (One
+that imports the application for its workers is patched, and waits in its own loop.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
+
+from syncless._core.allowance import processors
+from syncless.apps.loading import admitted
+from syncless.http.limits import Limits
+from syncless.http.log.errorlog import process_log, warn
+from syncless.http.log.notices import tell
+from syncless.server.addresses import show
+from syncless.server.program.banner import announce
+from syncless.server.program.blocking import Patch
+from syncless.server.program.hooks import Hooks
+from syncless.server.program.preparing import Preparation, nothing_yet
+from syncless.server.program.process import ServiceManager
+from syncless.server.program.reporting import OfMaster
+from syncless.server.program.running import LAST_CALL, Terminal, delay_notice, refusing_signals
+from syncless.server.program.slot import (
+    BEAT,
+    CLOCKS,
+    LAPSE,
+    MOST_WORKERS,
+    Failures,
+    SharedSockets,
+    Slot,
+    Worker,
+    new_clocks,
+    set_number_of_workers,
+)
+from syncless.server.program.worker import Work, fork
+from syncless.server.server import Server
+from syncless.server.status.options import StatusOptions
+
+LONGEST_LAST_CALL = 3.0
+"""Seconds for which a master that stops waits for busy workers to accept what is connected already."""
+HANDLED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+    signal.SIGCHLD,
+)
+"""Signals that the master obeys."""
+AUTO = "auto"
+"""In place of a number of workers: one for each processor that they may use."""
+
+
+class Master:
+    """Supervises ``workers`` processes until SIGTERM or SIGINT; arguments as for `serve`.
+
+    SIGHUP replaces all workers: new ones start, and when they are ready the old ones end gracefully. SIGUSR1
+    reaches all of them. SIGTTIN and SIGTTOU add and take away one. A worker that dies is replaced, with
+    back-off; one whose loop stands still for Limits.worker_stuck_seconds is killed, and the stack that
+    blocked it is written to stderr; Limits.worker_requests, worker_seconds and worker_memory_bytes replace
+    workers in time.
+    """
+
+    def __init__(
+        self,
+        server_type: type[Server],
+        application: Any,
+        host: str,
+        port: int,
+        *,
+        workers: int | str,
+        preload: bool,
+        quiet: bool,
+        patch: Patch,
+        preparation: Preparation | None = None,
+        status: StatusOptions | None = None,
+        **options: Any,
+    ):
+        self.processors = processors() if workers == AUTO else 0
+        """That there were at the last look, and the number of workers follows; 0: it does not."""
+        wanted = min(self.processors, MOST_WORKERS) if workers == AUTO else workers
+        if not isinstance(wanted, int) or wanted < 1 or wanted > MOST_WORKERS:
+            raise ValueError(f"workers must be {AUTO!r} or from 1 to {MOST_WORKERS}, not {workers}")
+        self.server_type = server_type
+        if preload:
+            patch()
+            with admitted():
+                application = server_type.adapt(application)
+        self.application = application
+        self.quiet = quiet
+        self.patch = patch
+        self.preparation = preparation or Preparation(Hooks())
+        self.options = options
+        # made only to check the arguments, and for the sockets: it never starts
+        pattern = server_type(
+            self.application if callable(self.application) else nothing_yet, host, port, **options
+        )
+        self.sockets = SharedSockets(pattern.sockets, bool(options.get("reuse_port")))
+        self.logs = pattern.logs
+        self.preparation.own_files(self.logs)
+        self.limits: Limits = pattern.limits
+        self.slots = [Slot() for _ in range(wanted)]
+        self.leaving: list[Worker] = []
+        self.status = OfMaster(
+            status or StatusOptions(), CLOCKS, self.slots, self.leaving, self.limits, self._urls
+        )
+        self.stopping = False
+        self.stops_at = 0.0
+        """When a master that has been told to stop does so; 0: it has not been told."""
+        self.manager = ServiceManager({})
+        self.reloading = False
+        """Until all workers have been replaced."""
+        self.refuses_at = 0.0
+        """When a master that stops closes its sockets."""
+        self.failures = Failures(self.slots)
+        self.signals: list[int] = []
+        self.terminal = Terminal()
+        self.clocks = new_clocks()
+        set_number_of_workers(self.clocks, wanted)
+        self.pid = os.getpid()
+        self.looked_at = time.monotonic()
+
+    # -- running --------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Supervises until it is told to stop. OSError if it cannot listen; WorkersFailed."""
+        self.logs.open_errors()
+        try:
+            self.sockets.open()
+            self.status.open()
+            self._supervise()
+        finally:
+            self.status.close()
+            self.logs.close_errors(hold=True)
+
+    def _supervise(self) -> None:
+        self.manager = ServiceManager()
+        self._wakers = wake, _ = os.pipe()
+        for fd in self._wakers:
+            os.set_blocking(fd, False)
+        previous = {number: signal.signal(number, self._note) for number in HANDLED}
+        try:
+            self._make_files()
+            with admitted():
+                self.preparation.hooks.call("on_start")
+            with refusing_signals():
+                while self._step(wake):
+                    pass
+        finally:
+            for worker in self._all():
+                worker.signal(signal.SIGKILL)
+            for number, old in previous.items():
+                signal.signal(number, old)
+            for fd in self._wakers:
+                os.close(fd)
+            if not self.stopping:
+                self.sockets.begin_no_more()
+            self.sockets.close()
+
+    def _announce_if_first(self, worker: Worker) -> None:
+        """Says where it serves, now that it does."""
+        if self.failures.ever_ready or not worker.ready:
+            return
+        self.failures.ever_ready = True
+        self.manager.ready(self._status())
+        if not self.quiet:
+            announce(self._urls(), len(self.slots), self.patch, self.status.status_urls)
+
+    def _urls(self) -> list[str]:
+        return [show(sock.getsockname(), tls) for sock, tls in self.sockets.shared]
+
+    def _status(self) -> str:
+        return f"{len(self.slots)} worker{'' if len(self.slots) == 1 else 's'}"
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signals.append(number)
+        with contextlib.suppress(BlockingIOError):  # full of reasons to wake up already
+            os.write(self._wakers[1], b"s")
+
+    def _step(self, wake: int) -> bool:
+        """Waits for something to happen and deals with it. Whether there is anything left to supervise."""
+        pipes = {worker.pipe: worker for worker in self._all() if worker.pipe >= 0}
+        hurried = self.stopping or self.stops_at or self._starting()
+        pause = self.status.pause(0.1 if hurried else min(1.0, self.manager.interval / 2 or 1.0))
+        readable, _, _ = select.select([wake, *pipes, *self.status.descriptors()], [], [], pause)
+        last, self.looked_at = self.looked_at, time.monotonic()
+        if self.looked_at - last > pause + LAPSE:
+            for worker in self._all():
+                worker.excuse(self.looked_at - last, self.looked_at)
+        self.manager.alive()
+        if wake in readable:
+            os.read(wake, 4096)
+        for fd in readable:
+            if fd in pipes:
+                pipes[fd].read_messages()
+                self._announce_if_first(pipes[fd])
+        while self.signals:
+            self._obey(self.signals.pop(0))
+        self._reap()
+        self.status.step()
+        if self.stops_at and time.monotonic() >= self.stops_at and not self.stopping:
+            self._stop()
+        if self.stopping:
+            self._refuse_when_taken()
+            self._kill_late_ones()
+            return any(True for _ in self._all())
+        if self.processors:
+            self._follow_processors()
+        for slot in self.slots:
+            self._tend(slot)
+        self._kill_late_ones()
+        if self.reloading and all(
+            slot.next is None and slot.current and not slot.current.retiring for slot in self.slots
+        ):
+            self.reloading = False
+            self.manager.ready(self._status())
+        return True
+
+    def _all(self) -> Iterable[Worker]:
+        for slot in self.slots:
+            yield from slot.workers()
+        yield from list(self.leaving)
+
+    def _starting(self) -> bool:
+        return any(slot.current is None or slot.next is not None for slot in self.slots)
+
+    def _make_files(self) -> None:
+        """The log files of the workers, if those are another user's."""
+        if self.preparation.privileges is not None:
+            self.logs.make_files()
+
+    def _reopen_files(self) -> None:
+        try:
+            process_log().reopen()
+            self._make_files()
+        except OSError as error:
+            warn(f"cannot reopen the log files; the old ones stay open: {error}")
+
+    def _obey(self, number: int) -> None:
+        if number in (signal.SIGTERM, signal.SIGINT):
+            self.status.told_to_stop()
+            if self.limits.stop_delay_seconds and not self.stops_at:
+                self.stops_at = time.monotonic() + self.limits.stop_delay_seconds
+                if not self.quiet:
+                    tell(delay_notice(self.limits.stop_delay_seconds))
+            else:
+                self._stop()
+        elif number == signal.SIGHUP and self.terminal.is_gone():
+            self._stop()
+        elif number == signal.SIGHUP and not self.stopping:
+            self.reloading = self.failures.ever_ready
+            if self.reloading:
+                self.manager.reloading()
+            self.failures.forget()
+            self.preparation.enter_again()
+            for worker in self._all():  # those that are not ready, too: they may have imported the old code
+                worker.retiring = True
+        elif number == signal.SIGUSR1:
+            self._reopen_files()
+            for worker in self._all():
+                if worker.ready:
+                    worker.signal(signal.SIGUSR1)
+                worker.reopen = not worker.ready
+        elif number in (signal.SIGTTIN, signal.SIGTTOU):
+            self.processors = 0  # from now on the operator decides
+            self._resize(len(self.slots) + (1 if number == signal.SIGTTIN else -1))
+
+    def _follow_processors(self) -> None:
+        """A container may be given more of them, or less, while it runs."""
+        before, self.processors = self.processors, processors()
+        if before != self.processors:
+            was = len(self.slots)
+            self._resize(self.processors)
+            if was != len(self.slots):
+                warn(f"{self._status()} instead of {was}: so many processors may be used now")
+
+    def _resize(self, number: int) -> None:
+        number = max(1, min(number, MOST_WORKERS))
+        while len(self.slots) < number:
+            self.slots.append(Slot())
+        while len(self.slots) > number:
+            slot = self.slots.pop()
+            for worker in slot.workers():
+                self._retire(worker)
+            self.sockets.forget(slot)
+        set_number_of_workers(self.clocks, number)
+
+    def _stop(self) -> None:
+        """All workers stop gracefully; called once more, at once."""
+        if not self.stopping and not self.quiet:
+            tell("syncless stops")
+        for worker in self._all():
+            # once more means now to a worker, too, and one that is retired has had its first
+            if self.stopping or not worker.killed_at:
+                worker.signal(signal.SIGTERM if worker.has_begun() else signal.SIGKILL)
+            worker.killed_at = worker.killed_at or time.monotonic() + self.limits.stop_seconds + 5
+        if self.stopping:
+            self.refuses_at = 0.0
+        else:
+            self.sockets.begin_no_more()
+            self.refuses_at = time.monotonic() + LAST_CALL
+        self.stopping = True
+        self.manager.stopping()
+
+    # -- workers --------------------------------------------------------------------------------------
+
+    def _tend(self, slot: Slot) -> None:
+        """Sees to it that the slot has a worker that is wanted and alive."""
+        now = time.monotonic()
+        if slot.next is not None:
+            if slot.next.ready:
+                if slot.current is not None:
+                    self._retire(slot.current)
+                slot.current, slot.next = slot.next, None
+                slot.failures = 0
+            elif now - slot.next.born > self.limits.worker_boot_seconds and not slot.next.killed_at:
+                warn(
+                    f"worker {slot.next.pid} was not ready after {self.limits.worker_boot_seconds:g} s "
+                    "and is killed"
+                )
+                slot.next.killed_at = now
+        elif (slot.current is None or slot.current.retiring) and now >= slot.not_before:
+            try:
+                slot.next = self._start(slot)
+            except OSError as error:  # too many processes or descriptors: those that run go on
+                self.failures.failed(slot, f"a worker cannot be started: {error}")
+        worker, longest = slot.current, self.limits.worker_stuck_seconds
+        if worker and not worker.killed_at and self.looked_at - worker.last_beat() > longest:
+            warn(f"the loop of worker {worker.pid} has been blocked for {longest:g} s; stderr has its stack")
+            worker.signal(signal.SIGABRT)  # faulthandler writes the stack
+            worker.killed_at = now + 2
+
+    def _refuse_when_taken(self) -> None:
+        """Closes the sockets of a master that stops, once its workers have accepted what was connected, or in
+        LONGEST_LAST_CALL."""
+        now = time.monotonic()
+        if now < self.refuses_at or not self.sockets.shared:
+            return
+        if not self.sockets.have_waiting() or now > self.refuses_at + LONGEST_LAST_CALL:
+            self.sockets.close()
+
+    def _retire(self, worker: Worker) -> None:
+        if worker.asked_to_go:
+            self.status.recycled()
+        worker.signal(signal.SIGTERM)
+        worker.killed_at = time.monotonic() + self.limits.stop_seconds + 5
+        self.leaving.append(worker)
+
+    def _kill_late_ones(self) -> None:
+        now = time.monotonic()
+        for worker in self._all():
+            if worker.killed_at and now > worker.killed_at:
+                worker.signal(signal.SIGKILL)
+
+    def _reap(self) -> None:
+        for worker in list(self._all()):  # and for no child of the application's
+            try:
+                pid, status = os.waitpid(worker.pid, os.WNOHANG)
+            except ChildProcessError:  # the application has waited for all
+                pid, status = worker.pid, 0
+            if pid:
+                self._ended(worker, status)
+
+    def _ended(self, worker: Worker, status: int) -> None:
+        worker.drain_messages()
+        self._announce_if_first(worker)
+        self.status.ended(worker, crashed=not self.stopping and (status != 0 or worker not in self.leaving))
+        if worker in self.leaving:
+            self.leaving.remove(worker)
+            return
+        slot = next(slot for slot in self.slots if worker in (slot.current, slot.next))
+        failed_to_start = worker is slot.next
+        if failed_to_start:
+            slot.next = None
+        else:
+            slot.current = None
+        if self.stopping:
+            return
+        if worker.reason is not None:
+            self.failures.explain(worker.reason.decode(errors="backslashreplace"))
+        number = os.waitstatus_to_exitcode(status)
+        how = f"was killed by {signal.Signals(-number).name}" if number < 0 else f"ended with status {number}"
+        if failed_to_start and slot.current is not None:
+            why = f"the new worker {worker.pid} {how} before it was ready; the old one stays"
+            if slot.current.asked_to_go or worker.retiring:
+                self.failures.failed(slot, why)
+            else:
+                slot.current.retiring = False
+                warn(why)
+            return
+        if failed_to_start or time.monotonic() - worker.born < 1:
+            self.failures.failed(slot, f"worker {worker.pid} {how}")
+        else:
+            self.failures.again(slot, f"worker {worker.pid} {how}")
+
+    def _start(self, slot: Slot) -> Worker:
+        opened = self.sockets.of(slot)
+        taken = {worker.clock for worker in self._all()}
+        clock = next(number for number in range(CLOCKS) if number not in taken)
+        BEAT.pack_into(self.clocks, clock * BEAT.size, 0.0)
+        work = Work(
+            server_type=self.server_type,
+            application=self.application,
+            options=self.options,
+            patch=self.patch,
+            preparation=self.preparation,
+            number=self.slots.index(slot) + 1,
+            speaks=not self.quiet and slot is self.slots[0],
+            limits=self.limits,
+            listeners=opened,
+            unused=[sock for sock, _ in self.sockets.all()],
+            clocks=self.clocks,
+            clock=clock,
+            others=len(self.slots) > 1 and not self.options.get("reuse_port"),
+            master=self.pid,
+            reporting=self.status.prepare(clock),
+        )
+        pipes = [worker.pipe for worker in self._all() if worker.pipe >= 0]
+        pid = -1
+        try:
+            pid, pipe = fork(work.run, HANDLED, [*self._wakers, *pipes])
+        finally:
+            self.status.started(work.reporting, pid)
+        return Worker(pid, pipe, self.clocks, clock)

@@ -1,0 +1,84 @@
+"""From the start of a process to its first request: privileges, hooks, and its application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from syncless.apps.loading import admit, enter
+from syncless.http.log.errorlog import warn
+from syncless.http.log.serverlogs import Logs
+from syncless.server.program.hooks import Hooks
+from syncless.server.program.privileges import Privileges
+from syncless.server.server import Server
+from syncless.tools.records import record
+
+
+@record(frozen=True)
+class Preparation:
+    """``hooks``, ``privileges`` and ``chdir`` of `serve`; and ``native``, if that is imported after the
+    privileges are dropped."""
+
+    hooks: Hooks
+    privileges: Privileges | None = None
+    folder: str | None = None
+    native: Mapping[str, Any] | None = None
+    native_threads: int = 0
+
+    def make_server(self, make: Callable[[Any], Server], application: Any) -> Server:
+        """A Server, by `make`, that gets its application by take(): code of users runs neither as root nor
+        before the hook."""
+        server = make(nothing_yet)
+        server.application = application
+        self.own_files(server.logs)
+        return server
+
+    def take(self, server: Server, hook: str) -> None:
+        """Drops the privileges, calls the hook, and has the application imported, if it is a name, and its
+        requests call their hooks. HookFailed, ValueError, and the errors of `load`."""
+        if self.privileges is not None:
+            server.logs.make_files()
+            self.privileges.drop()
+            admit()
+            self.enter_for_good()
+            if self.native:
+                server.handle_natively(self.native, self.native_threads)
+        self.hooks.call(hook)
+        try:
+            server.application = server.adapt(server.application)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+        before, after = self.hooks.for_request("pre_request"), self.hooks.for_request("post_request")
+        if before is not None or after is not None:
+            server.application = server.around(server.application, before, after)
+
+    def enter_again(self) -> None:
+        """Follows the name of the folder anew: a deployment may have pointed a symbolic link elsewhere."""
+        try:
+            if self.folder is not None:
+                enter(self.folder)
+        except OSError as error:
+            warn(
+                f"cannot change to {self.folder} again: {error.strerror}; new workers serve from the old one"
+            )
+
+    def enter_for_good(self) -> None:
+        """Enters the folder as the user, who has perhaps no right to be where root has followed a symbolic
+        link. OSError."""
+        if self.folder is not None:
+            try:
+                enter(self.folder)
+            except OSError as error:
+                raise OSError(
+                    error.errno, f"the user cannot change to it: {error.strerror}", self.folder
+                ) from None
+
+    def own_files(self, logs: Logs) -> None:
+        """The log files are to be those of the user, if it is another one."""
+        if self.privileges is not None:
+            logs.owner = self.privileges.ids
+
+
+def nothing_yet(*args: Any) -> Any:
+    """Stands for an application that is imported later."""
+    raise RuntimeError("the application has not been imported")

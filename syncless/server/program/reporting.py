@@ -1,0 +1,268 @@
+"""A status server beside what serves: in the loop of a master, or in a thread beside a single process.
+
+The classes here say what of a master or of a process is shown, see `Program` in status/overview.py, and
+carry the status server along. Where no status is asked for they do nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
+
+from syncless._core.calls.sidethread import SideThread, wait_readable
+from syncless.http.limits import Limits
+from syncless.http.log.errorlog import process_log, warn
+from syncless.server.program.slot import Slot, Worker
+from syncless.server.server import Server
+from syncless.server.status.metrics import Metrics
+from syncless.server.status.options import StatusOptions
+from syncless.server.status.overview import Process, Program
+from syncless.server.status.reporter import TICK, Reporter
+from syncless.server.status.scoreboard import Scoreboard
+from syncless.server.status.status import HEALTH_PATHS, StatusServer, health
+
+
+def make_server(options: StatusOptions, scoreboard: Scoreboard, program: Program) -> StatusServer:
+    metrics = Metrics(scoreboard) if options.shows_metrics else None
+    return StatusServer(options, scoreboard, program, metrics)
+
+
+def add_pages(
+    server: Server, options: StatusOptions, scoreboard: Scoreboard, is_ready: Callable[[], bool]
+) -> None:
+    """The server shows at its main addresses what is to be seen there: metrics, health."""
+    if options.path is not None:
+        metrics = Metrics(scoreboard)
+        server.pages[options.path] = server.page(lambda accept: ("200 OK", *metrics(accept)))
+    if options.health_path is not None:
+        for path, well in zip(HEALTH_PATHS, (lambda: True, is_ready), strict=True):
+            server.pages[options.health_path + path] = server.page(_health_page(well))
+
+
+def _health_page(well: Callable[[], bool]) -> Callable[[str], tuple[str, bytes, str]]:
+    def answer(accept: str) -> tuple[str, bytes, str]:
+        given = health(well())
+        return f"{given.status} {HTTPStatus(given.status).phrase}", given.body, given.content_type
+
+    return answer
+
+
+class Reporting:
+    """How a worker reports: its row of the scoreboard, and the line on which it is asked. Of its master's
+    things it keeps nothing."""
+
+    def __init__(
+        self,
+        scoreboard: Scoreboard,
+        row: int,
+        theirs: socket.socket,
+        ours: socket.socket,
+        status: StatusServer,
+        options: StatusOptions,
+    ):
+        self.scoreboard = scoreboard
+        self.row = row
+        self.theirs = theirs
+        self.ours = ours
+        self.status = status
+        self.options = options
+        self.reporter: Reporter | None = None
+
+    def leave_to_parent(self) -> None:
+        self.status.leave_to_parent()
+        self.ours.close()
+
+    def begin(self, server: Server) -> None:
+        """The server, which has not started yet, reports from now on."""
+        add_pages(server, self.options, self.scoreboard, lambda: not self.scoreboard.is_stopping())
+        self.reporter = Reporter(server, self.scoreboard.row(self.row))
+        self.reporter.start(self.theirs.detach())
+
+    def end(self) -> None:
+        """The last figures."""
+        if self.reporter is not None:
+            self.reporter.write_figures()
+
+
+class OfMaster:
+    """The report of a master: OfMaster(options, rows, slots, leaving, limits, urls)."""
+
+    def __init__(
+        self,
+        options: StatusOptions,
+        rows: int,
+        slots: list[Slot],
+        leaving: list[Worker],
+        limits: Limits,
+        urls: Callable[[], list[str]],
+    ):
+        self.master: int | None = os.getpid()
+        self.stops = False
+        """It has been told to stop: it is not ready for more."""
+        self.urls = urls
+        self._slots = slots
+        self._leaving = leaving
+        self._limits = limits
+        self._options = options
+        self._scoreboard = Scoreboard(rows) if options else None
+        self._server = make_server(options, self._scoreboard, self) if self._scoreboard else None
+
+    def open(self) -> None:
+        """OSError if it cannot listen."""
+        if self._server is not None:
+            self._server.open()
+            if self._options.warning:
+                warn(self._options.warning)
+
+    def told_to_stop(self) -> None:
+        """From now on it is not ready for more."""
+        if not self.stops and self._scoreboard is not None:
+            self._scoreboard.add("stopping")
+        self.stops = True
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    @property
+    def status_urls(self) -> list[str]:
+        return self._server.urls if self._server is not None else []
+
+    # -- the master's loop --------------------------------------------------------------------------------
+
+    def descriptors(self) -> list[int]:
+        """Readable when step() has something to do."""
+        return [self._server.fileno()] if self._server is not None else []
+
+    def pause(self, most: float) -> float:
+        return min(most, self._server.pause()) if self._server is not None else most
+
+    def step(self) -> None:
+        """An error of ours does the master no harm."""
+        if self._server is not None:
+            try:
+                self._server.step()
+            except Exception as error:
+                process_log().error("the status server has failed:", error)
+
+    # -- workers ------------------------------------------------------------------------------------------
+
+    def prepare(self, clock: int) -> Reporting | None:
+        """For a worker that is about to be forked. OSError."""
+        if self._server is None or self._scoreboard is None:
+            return None
+        ours, theirs = socket.socketpair()
+        self._scoreboard.begin(clock + 1)
+        return Reporting(self._scoreboard, clock + 1, theirs, ours, self._server, self._options)
+
+    def started(self, reporting: Reporting | None, pid: int) -> None:
+        """The worker has been forked; ``pid`` -1: it has not."""
+        if reporting is None or self._server is None:
+            return
+        reporting.theirs.close()
+        if pid < 0:
+            reporting.ours.close()
+            return
+        reporting.scoreboard.add("started")
+        self._server.listen_to(pid, reporting.ours.detach())
+
+    def ended(self, worker: Worker, crashed: bool) -> None:
+        if self._server is not None and self._scoreboard is not None:
+            self._scoreboard.end(worker.clock + 1)
+            self._server.forget(worker.pid)
+            if crashed:
+                self._scoreboard.add("crashed")
+
+    def recycled(self) -> None:
+        """A worker that has asked for a successor has one."""
+        if self._scoreboard is not None:
+            self._scoreboard.add("recycled")
+
+    # -- contents ----------------------------------------------------------------------------------------
+
+    def processes(self) -> Sequence[Process]:
+        shown = []
+        for number, slot in enumerate(self._slots, 1):
+            for worker in slot.workers():
+                state = "stopping" if self.stops else "ready" if worker.ready else "starting"
+                shown.append(self._shown(worker, number, state))
+        return shown + [self._shown(worker, 0, "stopping") for worker in self._leaving]
+
+    @staticmethod
+    def _shown(worker: Worker, number: int, state: str) -> Process:
+        return Process(worker.pid, number, worker.clock + 1, state, worker.born, worker.last_beat())
+
+    def is_live(self) -> bool:
+        """It answers; and it sees to its workers itself."""
+        return True
+
+    def is_ready(self) -> bool:
+        since = time.monotonic() - self._limits.worker_stuck_seconds
+        workers = [slot.current for slot in self._slots if slot.current is not None]
+        return not self.stops and any(worker.ready and worker.last_beat() > since for worker in workers)
+
+
+class OfProcess:
+    """The report of a single process: OfProcess(options, server, limits)."""
+
+    def __init__(self, options: StatusOptions, server: Server):
+        self.master: int | None = None
+        self.state = "starting"
+        """Or ready, or stopping."""
+        self._server = server
+        self._scoreboard = Scoreboard(1)
+        self._scoreboard.begin(1)
+        self._reporter = Reporter(server, self._scoreboard.row(1))
+        add_pages(server, options, self._scoreboard, self.is_ready)
+        self._born = time.monotonic()
+        self.status = make_server(options, self._scoreboard, self)
+        self.status.listen_here(self._reporter)
+
+    def urls(self) -> list[str]:
+        return self._server.urls
+
+    def processes(self) -> Sequence[Process]:
+        beat = time.monotonic() - self._reporter.held_seconds()
+        return [Process(os.getpid(), 0, 1, self.state, self._born, beat)]
+
+    def is_live(self) -> bool:
+        """Nobody but the operator's tools sees to it that the loop goes on. It may stand still as long as the
+        application is imported."""
+        held = self._reporter.held_seconds()
+        return self.state == "starting" or held < self._server.limits.worker_stuck_seconds
+
+    def is_ready(self) -> bool:
+        return self.state == "ready" and self.is_live()
+
+    def step(self, woken: int) -> bool:
+        """Of a thread beside the loop. It goes on until it is stopped."""
+        try:
+            wait_readable([self.status.fileno(), woken], TICK)
+            self.status.step()
+            if self.state != "starting":
+                self._reporter.tick()
+        except Exception as error:
+            process_log().error("the status server has failed:", error)
+            wait_readable([woken], 1)
+        return True
+
+
+@contextmanager
+def shown(options: StatusOptions, server: Server) -> Iterator[OfProcess | None]:
+    """The status of a single process, while the block lasts. OSError if it cannot listen."""
+    if not options:
+        yield None
+        return
+    process = OfProcess(options, server)
+    process.status.open()
+    beside = SideThread(process.step)
+    beside.start()
+    try:
+        yield process
+    finally:
+        if beside.stop():
+            process.status.close()

@@ -1,0 +1,147 @@
+"""A program that serves until it is told to stop: from its own process, or by several that it supervises."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from syncless.apps.loading import admitted, enter, hold_back, refuse_while_importing
+from syncless.http.log.errorlog import configure, warn
+from syncless.http.log.notices import open_missing
+from syncless.io.guardedfiles import is_privileged, will_give_up
+from syncless.server.program.blocking import Patch, StallWarning, warn_of_blocking_modules
+from syncless.server.program.firstprocess import begin_in_child
+from syncless.server.program.hooks import Hook, Hooks
+from syncless.server.program.master import Master
+from syncless.server.program.preparing import Preparation
+from syncless.server.program.privileges import Privileges
+from syncless.server.program.process import PidFile
+from syncless.server.program.reporting import OfProcess, shown
+from syncless.server.server import Server
+from syncless.server.status.options import StatusOptions
+
+
+def serve_until_stopped(
+    server_type: type[Server],
+    application: Any,
+    host: str,
+    port: int,
+    *,
+    patch: Patch,
+    quiet: bool,
+    workers: int | str,
+    preload: bool,
+    chdir: str | os.PathLike[str] | None,
+    pid_file: str | os.PathLike[str] | None,
+    logging: Mapping[str, Any] | None,
+    hooks: Mapping[str, Hook | str] | None,
+    user: str | int | None,
+    group: str | int | None,
+    umask: int | None,
+    status: str | None,
+    status_public: bool,
+    metrics: bool | str | None,
+    health: str | None,
+    **options: Any,
+) -> None:
+    """Carries out `serve` with the Server of one kind of application. ``options``: more arguments for it."""
+    refuse_while_importing()
+    open_missing()
+    begin_in_child()
+    folder = None if chdir is None else os.path.abspath(chdir)
+    if folder is not None:
+        enter(folder)
+        _by_name(folder, options)
+    privileges, native = Privileges.of(user, group), {}
+    if privileges is not None:
+        if is_privileged():
+            will_give_up()
+            hold_back()
+            pid_file = _by_name_of_files(folder, options, pid_file)
+            native = {name: options.pop(name) for name in ("native", "native_threads") if name in options}
+        if options.get("unix_owner") is None:
+            options["unix_owner"] = privileges.owner()
+    preparation = Preparation(Hooks(hooks), privileges, folder, **native)
+    if umask is not None:
+        os.umask(umask)
+    seen = StatusOptions.of(
+        status, metrics, status_public, options.get("unix_mode"), options.get("unix_owner"), health
+    )
+    with admitted():
+        configure(logging, None if privileges is None else privileges.ids)
+    with PidFile(pid_file, None if workers else privileges):
+        if workers:
+            Master(
+                server_type,
+                application,
+                host,
+                port,
+                workers=workers,
+                preload=preload,
+                patch=patch,
+                quiet=quiet,
+                preparation=preparation,
+                status=seen,
+                **options,
+            ).run()
+            return
+        patch()
+        if privileges is None:  # errors of the application come before its sockets
+            application = server_type.adapt(application)
+        server = preparation.make_server(lambda it: server_type(it, host, port, **options), application)
+        silent = quiet or server.standby_threads  # a takeover is told by itself
+        with shown(seen, server) as view, contextlib.nullcontext() if silent else StallWarning():
+            server.run(
+                quiet=quiet,
+                delay=server.limits.stop_delay_seconds,
+                status_urls=view.status.urls if view else (),
+                bound=lambda: preparation.take(server, "on_start"),
+                started=lambda: _started(view, seen, quiet),
+                told=lambda: _told(view),
+                stopping=lambda: preparation.hooks.call_at_end("pre_stop"),
+            )
+
+
+def _by_name(folder: str, options: dict[str, Any]) -> None:
+    """Certificates are found below the name of the folder, which may mean another one when they are read
+    anew."""
+    for name in ("certfile", "keyfile", "client_ca"):
+        if options.get(name) is not None:
+            options[name] = os.path.join(folder, options[name])
+    if options.get("certificates"):
+        options["certificates"] = {
+            host: os.path.join(folder, files)
+            if isinstance(files, str)
+            else tuple(os.path.join(folder, file) for file in files)
+            for host, files in options["certificates"].items()
+        }
+
+
+def _by_name_of_files(
+    folder: str | None, options: dict[str, Any], pid_file: str | os.PathLike[str] | None
+) -> str | os.PathLike[str] | None:
+    """So are log files, and the pid file, which is returned, where root becomes another user: else whoever
+    can put another folder there chooses their directory."""
+    if folder is None:
+        return pid_file
+    for name in ("access_log", "error_log"):
+        if isinstance(options.get(name), (str, os.PathLike)):
+            options[name] = os.path.join(folder, options[name])
+    return None if pid_file is None else os.path.join(folder, pid_file)
+
+
+def _started(view: OfProcess | None, seen: StatusOptions, quiet: bool) -> None:
+    if view is not None:
+        view.state = "ready"
+    if seen.warning:
+        warn(seen.warning)
+    if not quiet:
+        warn_of_blocking_modules()
+
+
+def _told(view: OfProcess | None) -> None:
+    """To stop: from now on it is not ready for more."""
+    if view is not None:
+        view.state = "stopping"

@@ -1,0 +1,501 @@
+"""Server: listening sockets, their listeners, the logs and certificates, starting and stopping.
+
+Knows no kind of application: a subclass says by `adapt` what can be served, and by `application_at` what
+answers the requests of a listener. Next to read: http/acceptor.pyx and http/connection.pyx, which do the work
+while it serves; program/, which makes a process of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from socket import AF_UNIX, socket
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+from syncless._core.current import sleep
+from syncless._core.wait.sync import Event
+from syncless.http.acceptor import begin_stop, close_connections, close_rest, tell_streams
+from syncless.http.errors import ON_HANGUP
+from syncless.http.exchange import Application, Sessions
+from syncless.http.features import HTTP2_CURE
+from syncless.http.limits import Limits
+from syncless.http.listener import Counters, Listener, Quota
+from syncless.http.log.serverlogs import Logs
+from syncless.http.trust import DEFAULT_FIELDS, Forward, Forwarding, Trust
+from syncless.server.addresses import Bind, parse_bind, place_of, show
+from syncless.server.certificates import Files, TLSSettings, make_certificates
+from syncless.server.lanes.handlerthreads import HandlerThreads, NoHandlerThreads, ServedSocket
+from syncless.server.slots import KEEP, RequestSlots
+from syncless.server.sockets import UNIX_MODE, Opened, SocketOptions, Sockets, backlog_of, owner_ids
+from syncless.tools.otherhubs import watch_hubs
+
+if TYPE_CHECKING:
+    import ssl
+
+    from typing_extensions import Unpack
+
+    from syncless.http.content.compression import Compression
+    from syncless.http.content.static.files import Paths, StaticFiles
+    from syncless.http.log.slowrequests import SlowRequests
+    from syncless.server.options import LimitOptions
+    from syncless.server.program.hooks import Hook
+
+Self = TypeVar("Self", bound="Server")
+
+PROTOCOLS = ("off", "tls", "cleartext")
+NO_HTTP2 = f"http2='cleartext' needs HTTP/2, and this syncless was built without it: {HTTP2_CURE}"
+
+
+def limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
+    """TypeError for the name of an override that is no limit, and so no argument either."""
+    for name in overrides:
+        if not hasattr(Limits, name):
+            options = import_module("syncless.server.options")  # only where a name is wrong
+            described = {option.name: option.where for option in (*options.ALL, *options.CALLS_ONLY)}
+            if described.get(name) == options.PROGRAM:
+                raise TypeError(f"{name!r} is {options.PROGRAM}, not of Server")
+            raise TypeError(f"unknown argument or limit {name!r}; the limits are the fields of Limits")
+    if limits is None:
+        return Limits(**overrides)  # type: ignore[arg-type]
+    return type(limits)(**{**vars(limits), **overrides})
+
+
+class Server:
+    """A web server in this thread's loop; several may run in one process.
+
+    ``start()`` binds and begins to serve while other tasklets go on, ``stop()`` ends gracefully,
+    ``with Server(application) as server:`` does both. All arguments are those of `serve`.
+    """
+
+    def __init__(
+        self,
+        application: Any,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        bind: str | Bind | Iterable[str | Bind] | None = None,
+        access_log: bool | str | os.PathLike[str] | TextIO | None = None,
+        access_log_format: str | Mapping[str, str] = "combined",
+        error_log: str | os.PathLike[str] | TextIO | None = None,
+        error_log_format: str = "text",
+        slow_request: float = 0,
+        limits: Limits | None = None,
+        ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None,
+        certfile: str | None = None,
+        keyfile: str | None = None,
+        certificates: Mapping[str, Files] | None = None,
+        client_ca: str | None = None,
+        ciphers: str | None = None,
+        tls_minimum: str = "1.2",
+        key_password: str | None = None,
+        plain_http: bool = False,
+        http2: str = "tls",
+        trusted: str | Iterable[str] = (),
+        trusted_fields: str | Iterable[str] = DEFAULT_FIELDS,
+        proxy_protocol: bool = False,
+        unix_mode: int | None = None,
+        unix_owner: str | None = None,
+        ipv6_only: bool = False,
+        defer_accept: bool = True,
+        reuse_port: bool = False,
+        static: Paths | None = None,
+        static_max_age: float = 0,
+        compress: bool | str | Iterable[str] = False,
+        compress_minimum: int = 1000,
+        multiprocess: bool = False,
+        native: Mapping[str, Any] | None = None,
+        native_threads: int = 0,
+        standby_threads: int = 0,
+        request_slots: str = KEEP,
+        on_hangup: str = ON_HANGUP[0],
+        request_ids: bool = False,
+        **overrides: Unpack[LimitOptions],
+    ):
+        self.application = self.adapt(application)
+        self.limits = limits_of(limits, overrides)
+        binds = [bind] if isinstance(bind, (str, Bind)) else list(bind or ())
+        wanted = [parse_bind(text) if isinstance(text, str) else text for text in binds]
+        wanted = wanted or [Bind(host=host, port=port)]
+        if http2 not in PROTOCOLS:
+            raise ValueError(f"http2 must be one of {', '.join(PROTOCOLS)}, not {http2!r}")
+        self.http2 = http2
+        can_http2 = http2 != "off" and self.sessions() is not None
+        if http2 == "cleartext" and not can_http2:
+            raise ValueError(NO_HTTP2)
+        settings = TLSSettings(client_ca, ciphers, tls_minimum, key_password, can_http2)
+        self.certificates = make_certificates(ssl_context, certfile, keyfile, certificates, settings)
+        if self.certificates is None and (plain_http or any(each.tls for each in wanted)):
+            raise ValueError("TLS needs a certificate: give certfile, certificates or ssl_context")
+        self.plain_http = plain_http
+        # imported where they are asked for: few servers need them, as ssl and the console
+        self.compression: Compression | None = None
+        if compress:
+            compression = import_module("syncless.http.content.compression")
+            self.compression = compression.Compression(compress, compress_minimum)
+        self.static: StaticFiles | None = None
+        if static:
+            files = import_module("syncless.http.content.static.files")
+            self.static = files.StaticFiles(static, static_max_age)
+        self.multiprocess = multiprocess
+        peers = [trusted] if isinstance(trusted, str) else list(trusted)
+        self.trusted = Trust(peers) if peers else None
+        if proxy_protocol and self.trusted is None:
+            raise ValueError("proxy_protocol needs `trusted`, the addresses of the proxies that speak it")
+        self.proxy_protocol = proxy_protocol
+        fields = [trusted_fields] if isinstance(trusted_fields, str) else trusted_fields
+        self.trusted_fields = [name.lower() for name in fields]
+        self.forwarding: Forward | None = None
+        if self.trusted:
+            self.forwarding = Forwarding(self.trusted, self.trusted_fields)
+        if unix_owner is not None:
+            owner_ids(unix_owner)  # a wrong name is told now
+        options = SocketOptions(
+            self.limits.backlog,
+            reuse_port,
+            max(1, int(self.limits.head_seconds)) if defer_accept else 0,
+            ipv6_only,
+            UNIX_MODE if unix_mode is None else unix_mode,
+            unix_owner,
+        )
+        self.sockets = Sockets(wanted, options, self.certificates is not None)
+        if slow_request < 0:
+            raise ValueError("slow_request must not be negative")
+        if slow_request and not self.limits.recorded_waits:
+            raise ValueError(
+                "slow_request tells what a request has waited for: the limit recorded_waits must not be 0"
+            )
+        self.slow_request = slow_request
+        self.slow_requests: SlowRequests | None = None
+        self.keeps_slowest = False
+        """Whether anybody wants to know the slowest requests; set before it starts."""
+        self.logs = Logs(access_log, access_log_format, error_log, error_log_format)
+        self.standby_threads = standby_threads
+        self.handler_threads: HandlerThreads = NoHandlerThreads()
+        if native:
+            self.handle_natively(native, native_threads)
+        self.request_slots = RequestSlots(request_slots)
+        if on_hangup not in ON_HANGUP:
+            raise ValueError(f"on_hangup must be one of {', '.join(ON_HANGUP)}, not {on_hangup!r}")
+        self.on_hangup = on_hangup
+        self.request_ids = request_ids
+        if standby_threads:
+            standby = import_module("syncless.server.lanes.standby")
+            self.handler_threads = standby.StandBy(standby_threads, self.limits.held_seconds)
+        self.counters: Counters | None = None
+        """Where its requests are counted, if anybody wants to know; set before it starts."""
+        self.pages: dict[str, Any] = {}
+        """Applications by their path, for paths that are not the application's; set before it starts."""
+        self._served: list[ServedSocket] = []
+        self._stopping: list[Listener] = []
+        """Listeners that accept no more and have connections still."""
+        self._stopped = Event()
+        self._hurried = False
+        self._process = os.getpid()
+
+    # -- defined by a kind of application ------------------------------------------------------------------
+
+    @staticmethod
+    def adapt(application: Any) -> Any:
+        """The object that answers requests, from the application that the user gives. TypeError."""
+        raise NotImplementedError
+
+    def application_at(self, address: Any) -> Application:
+        """Answers the requests of a listener, whose socket has this address (getsockname())."""
+        raise NotImplementedError
+
+    def begin_application(self) -> None:
+        """Before the first connection is accepted. ApplicationFailed."""
+
+    def end_application(self, seconds: float) -> None:
+        """After the last response. The application has this many seconds to end its work."""
+
+    @staticmethod
+    def around(application: Any, before: Hook | None, after: Hook | None) -> Any:
+        """The result of `adapt`, with hooks that are called before and after each request."""
+        raise NotImplementedError
+
+    @staticmethod
+    def page(answer: Callable[[str], tuple[str, bytes, str]]) -> Any:
+        """An application that answers each GET with what ``answer`` gives for its Accept field: a status, a
+        body and its type."""
+        raise NotImplementedError
+
+    def sessions(self) -> Sessions | None:
+        """Makes the sessions of HTTP/2; None if it is not built."""
+        return None
+
+    @staticmethod
+    def threads_of(native: Mapping[str, Any], threads: int, limits: Limits) -> HandlerThreads:
+        return NoHandlerThreads()
+
+    def handle_natively(self, native: Mapping[str, Any], threads: int) -> None:
+        """Before it starts: ``native`` and ``native_threads``. The handlers are imported."""
+        if self.http2 == "cleartext":
+            raise ValueError("http2='cleartext' cannot be combined with native handlers: they speak HTTP/1.1")
+        if self.standby_threads:
+            raise ValueError("standby_threads cannot be combined with native handlers, which hold no loop")
+        self.handler_threads = self.threads_of(native, threads, self.limits)
+
+    # -- starting -----------------------------------------------------------------------------------------
+
+    def start(self: Self, bound: Callable[[], None] | None = None) -> Self:
+        """Binds, calls ``bound``, and begins to accept. OSError with the address in it."""
+        if self._served or self._stopping:
+            raise RuntimeError("this server has been started already")
+        watch_hubs()
+        self.told_to_stop = Event()  # applications find it
+        self.logs.open()
+        if self.slow_request or (self.keeps_slowest and self.limits.recorded_waits):
+            slow = import_module("syncless.http.log.slowrequests")
+            self.slow_requests = slow.SlowRequests(self.slow_request, self.logs.errors, self.keeps_slowest)
+        opened: Opened = []
+        try:
+            opened = self.sockets.open()
+            if bound is not None:
+                bound()
+            self.request_slots.begin()
+            self.begin_application()
+            for sock, tls in opened:
+                listener = self._listener(sock, tls)
+                control = self.handler_threads.control(self, listener, sock, tls)
+                self._served.append(ServedSocket(sock, tls, listener, control))
+            self.handler_threads.start()
+        except BaseException:
+            self.handler_threads.close()
+            for served in self._served:
+                served.close()
+            self._served = []
+            self.sockets.begin_no_more(opened)
+            self.sockets.close(opened)
+            self.logs.close()
+            raise
+        self._process = os.getpid()
+        self._stopped.clear()
+        self._hurried = False  # not in stop(), before which a second signal may come
+        return self
+
+    def _listener(self, sock: socket, tls: bool) -> Listener:
+        address = sock.getsockname()
+        application = self.handler_threads.share(self, self.application_at(address), tls)
+        return self.listener_for(application, address, tls)
+
+    def listener_for(self, application: Application, address: Any, tls: bool) -> Listener:
+        """A listener in this thread's loop, for a socket with this address whose requests the application
+        answers."""
+        listener = Listener(
+            application,
+            self.limits,
+            self.logs.access,
+            self.logs.errors,
+            certificates=self.certificates if tls else None,
+            plain_http=self.plain_http,
+            trusted=self.trusted,
+            proxy_protocol=self.proxy_protocol,
+            trusted_fields=self.trusted_fields,
+            on_hangup=self.on_hangup,
+            request_ids=self.request_ids,
+            request_slots=self.request_slots.slots,
+        )
+        listener.place = place_of(address)
+        listener.counters = self.counters
+        if self.slow_requests is not None:
+            listener.report_slow(self.slow_requests)
+        if self.http2 == "cleartext" or (self.http2 == "tls" and tls):
+            listener.http2 = self.sessions()
+        return listener
+
+    def reopen_logs(self) -> None:
+        """Opens log files anew, by their paths: they were renamed (logrotate). `serve` does it on SIGUSR1."""
+        self.logs.reopen()
+
+    def reload_certificates(self) -> None:
+        """Reads the certificate files again, for new connections; open ones go on. `serve` does it on SIGHUP.
+        If a file is bad its error is raised and the old certificates stay."""
+        if self.certificates is not None:
+            self.certificates.reload()
+
+    # -- its state -----------------------------------------------------------------------------------------
+
+    @property
+    def addresses(self) -> list[Any]:
+        """The addresses in use, in the order of `bind`; ephemeral ports as the system chose them."""
+        return [
+            os.fsdecode(sock.getsockname()) if sock.family == AF_UNIX else sock.getsockname()[:2]
+            for sock, *_ in self._served
+        ]
+
+    @property
+    def address(self) -> Any:
+        """The first address in use."""
+        return self.addresses[0]
+
+    @property
+    def port(self) -> int:
+        return int(self.address[1])
+
+    @property
+    def url(self) -> str:
+        """Where to point a browser."""
+        return self.urls[0]
+
+    @property
+    def urls(self) -> list[str]:
+        """All addresses in use as text."""
+        return [
+            show(address, served.tls) for address, served in zip(self.addresses, self._served, strict=True)
+        ]
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """The listeners that serve now, one for each socket."""
+        return self._stopping or [served.listener for served in self._served]
+
+    @property
+    def requests(self) -> int:
+        """Requests begun since the start."""
+        return self.handler_threads.requests + sum(listener.requests for listener in self.listeners)
+
+    def census(self) -> dict[str, int]:
+        """Counts of what the server owns now: connections, running requests, deadlines, buffers."""
+        total = self.handler_threads.census()
+        for listener in self.listeners:
+            for key, value in listener.census().items():
+                total[key] = total.get(key, 0) + value
+        return total
+
+    def limit_requests(self, most: int, reached: Callable[[], None]) -> None:
+        """Calls ``reached`` when the last of this many requests begins. From then on each response closes its
+        connection: the client sends again what it has pipelined behind."""
+
+        def used_up() -> None:
+            for stop in (self.handler_threads.stop, *(listener.stop for listener in self.listeners)):
+                stop()
+            reached()
+
+        quota = Quota(most, used_up)
+        self.handler_threads.limit_requests(quota)
+        for listener in self.listeners:
+            listener.quota = quota
+
+    def backlog(self) -> tuple[int, int]:
+        """Connections that wait to be accepted at the fullest of its listening sockets, and how many may."""
+        return max((backlog_of(served.sock) for served in self._served), default=(0, 0))
+
+    def pause_accepting(self) -> None:
+        """Leaves new connections to other processes that have the same sockets."""
+        for served in self._served:
+            served.acceptor.pause()
+
+    def resume_accepting(self) -> None:
+        for served in self._served:
+            served.acceptor.resume()
+
+    # -- stopping -----------------------------------------------------------------------------------------
+
+    def stop(self, grace: float | None = None) -> None:
+        """Stops: accepts what is connected already and no more, lets requests in flight end for `grace`
+        seconds (Limits.stop_seconds), then interrupts them with TaskletExit. Idle connections are closed
+        after Limits.stop_idle_seconds, or their next answer. Returns when all connections are closed."""
+        self.stop_after(0.0, grace)
+
+    def stop_after(self, last_call: float, grace: float | None = None) -> None:
+        """As stop(), but accepts connections that are on their way for `last_call` seconds."""
+        if not self._served:
+            return
+        if self._process != os.getpid():
+            self._leave_to_parent()
+            return
+        seconds = self.limits.stop_seconds if grace is None else grace
+        self.told_to_stop.set()
+        stopped, self._served = self._served, []
+        self._stopping = [served.listener for served in stopped]
+        for listener in self._stopping:
+            listener.stop()
+        begin_stop(self._stopping)
+        self.handler_threads.stop()
+        opened: Opened = [(served.sock, served.tls) for served in stopped]
+        self.sockets.begin_no_more(opened)
+        if last_call:
+            sleep(last_call)
+        for served in stopped:
+            served.acceptor.accept_rest()
+            served.acceptor.close()
+        self.sockets.close(opened)
+        try:
+            self._wait_closed(seconds, False)
+            self._wait_closed(2.0, True)
+            for listener in self._stopping:
+                close_rest(listener)
+            self.end_application(0.0 if self._hurried else seconds)
+            self.request_slots.end()
+        finally:
+            self.handler_threads.close()
+            for listener in self._stopping:
+                listener.close()
+            self._stopping = []
+            self.logs.close()
+            self._stopped.set()
+
+    def hurry(self) -> None:
+        """A stop that is going on waits for no request any more: it interrupts them."""
+        self._hurried = True
+
+    def _leave_to_parent(self) -> None:
+        """In a child after fork: listening sockets, their files and the logs are the parent's."""
+        for served in self._served:
+            served.close()
+            served.sock.close()
+        self.handler_threads.leave_to_parent()
+        self._served = []
+        self.logs.leave_to_parent()
+        self._stopped.set()
+
+    def _wait_closed(self, seconds: float, interrupt: bool) -> None:
+        interrupted, waited, pause = interrupt, 0.0, 0.001
+        while True:
+            if interrupt or waited >= min(seconds, self.limits.stop_idle_seconds):
+                for listener in self._stopping:
+                    close_connections(listener, interrupt)
+                self.handler_threads.close_connections(interrupt)
+            notice = min(seconds / 2, self.limits.stop_notice_seconds)
+            if waited >= notice and not interrupted:
+                tell_streams(self._stopping, waited >= seconds - notice)
+                self.handler_threads.tell_streams(waited >= seconds - notice)
+            interrupt = False  # a request is interrupted once
+            left = self.handler_threads.connections or any(
+                listener.connections for listener in self._stopping
+            )
+            if not left or waited >= seconds or (self._hurried and not interrupted):
+                return
+            sleep(pause)
+            waited += pause
+            pause = min(pause * 2, 0.05)
+
+    def wait(self) -> None:
+        """Waits until the server has stopped."""
+        self._stopped.wait()
+
+    def run(
+        self,
+        *,
+        quiet: bool = False,
+        worker: bool = False,
+        delay: float = 0.0,
+        status_urls: Sequence[str] = (),
+        **moments: Callable[[], None] | None,
+    ) -> None:
+        """Starts, and serves until a signal says stop, as `serve` does in one process. ``moments``:
+        functions to call when it has ``bound`` its sockets, has ``started``, is ``told`` to stop, and begins
+        ``stopping``, ``delay`` seconds later. See program/running.py."""
+        program = import_module("syncless.server.program.running")  # with the console and the banner
+        program.run(self, quiet=quiet, worker=worker, delay=delay, status_urls=status_urls, **moments)
+
+    def __enter__(self: Self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

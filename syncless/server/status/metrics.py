@@ -1,0 +1,146 @@
+"""Metrics: the scoreboard as Prometheus reads it, by the library prometheus_client, which is imported here
+only.
+
+All processes together: counts of those that have ended stay, so no counter goes back. Figures are a second
+old at most. Takes a scoreboard; gives text.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import syncless
+from syncless.http.listener import SECONDS
+from syncless.server.status.scoreboard import CAUSES, PHASES, Scoreboard
+
+COUNTERS = (
+    ("accepted", "syncless_connections_accepted", "Connections that have been accepted", 1),
+    ("http2_requests", "syncless_http2_requests", "Answered requests that came by HTTP/2", 1),
+    ("hangups", "syncless_hangups", "Requests that were told that their client had left", 1),
+    ("received_bytes", "syncless_received_bytes", "Bytes that clients have sent, without TLS", 1),
+    ("sent_bytes", "syncless_sent_bytes", "Bytes that clients have been sent, without TLS", 1),
+    ("stalls", "syncless_stalls", "Times that a loop was blocked for more than 0.2 s", 1),
+    ("stalled_ns", "syncless_stalled_seconds", "Seconds of these stalls", 1e9),
+    (
+        "takeovers",
+        "syncless_takeovers",
+        "Times that a thread that stood by took over from one that was held",
+        1,
+    ),
+    ("held_ns", "syncless_held_seconds", "Seconds that threads had been held until then", 1e9),
+    ("cpu_ns", "syncless_cpu_seconds", "Seconds of CPU time", 1e9),
+    ("started", "syncless_workers_started", "Workers that have been started", 1),
+    ("crashed", "syncless_workers_crashed", "Workers that ended with an error, or without being told to", 1),
+    (
+        "recycled",
+        "syncless_workers_recycled",
+        "Workers that were replaced for their requests, age or memory",
+        1,
+    ),
+)
+"""The scoreboard's name, that of the metric, its help, and how many of the first are one of the second."""
+GAUGES = (
+    ("processes", "syncless_workers", "Processes that serve", 1),
+    ("running", "syncless_running_requests", "Requests that are being answered", 1),
+    ("queued", "syncless_queued_requests", "Requests that wait until fewer run", 1),
+    ("http2_streams", "syncless_http2_streams", "Requests of HTTP/2 that run or wait", 1),
+    ("tasklets", "syncless_tasklets", "Tasklets of the loops that serve", 1),
+    ("longest_stall_ns", "syncless_longest_stall_seconds", "The longest stall since the start", 1e9),
+    ("recent_stall_ns", "syncless_recent_stall_seconds", "The longest stall of the last minute", 1e9),
+    ("backlog", "syncless_backlog", "Connections that wait to be accepted at the fullest socket", 1),
+    ("backlog_limit", "syncless_backlog_limit", "How many may wait there", 1),
+    ("memory_bytes", "syncless_resident_memory_bytes", "Resident memory of all processes that serve", 1),
+    ("buffered_bytes", "syncless_buffered_bytes", "Memory of the buffers of connections", 1),
+    ("open_files", "syncless_open_descriptors", "Open file descriptors", 1),
+)
+
+
+class Metrics:
+    """Metrics(scoreboard): called with an Accept field, it gives the text and its type. ImportError."""
+
+    def __init__(self, scoreboard: Scoreboard):
+        self._scoreboard = scoreboard
+        self._families = importlib.import_module("prometheus_client.core")
+        exposition = importlib.import_module("prometheus_client.exposition")
+        self._choose: Callable[[str], tuple[Callable[[Any], bytes], str]] = exposition.choose_encoder
+        self._registry = importlib.import_module("prometheus_client").CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def __call__(self, accept: str) -> tuple[bytes, str]:
+        encode, content_type = self._choose(accept)
+        return encode(self._registry), content_type
+
+    def collect(self) -> Iterator[Any]:
+        """The library calls it for each reader."""
+        told, families = self._scoreboard.sum(), self._families
+        info = families.InfoMetricFamily("syncless", "The server")
+        info.add_metric([], {"version": syncless.__version__})
+        yield info
+        for name, key, text in (
+            (
+                "syncless_requests",
+                "requests",
+                "Requests that were answered, by status; 0: cut off before that",
+            ),
+            ("syncless_refused_requests", "refused", "Requests that the server itself refused, by status"),
+        ):
+            counter = families.CounterMetricFamily(name, text, labels=["status"])
+            for status, count in sorted(told[key].items()):
+                counter.add_metric([str(status)], count)
+            yield counter
+        for name, key, text in (
+            (
+                "syncless_http2_resets",
+                "http2_resets",
+                "Streams of HTTP/2 that the server has reset, by error",
+            ),
+            (
+                "syncless_http2_goaways",
+                "http2_goaways",
+                "Connections of HTTP/2 that the server has ended for an error, by that",
+            ),
+        ):
+            counter = families.CounterMetricFamily(name, text, labels=["error"])
+            for error, count in told[key].items():
+                counter.add_metric([error], count)
+            yield counter
+        for name, counts, total, text in (
+            (
+                "syncless_request_duration_seconds",
+                "latency",
+                "latency_seconds",
+                "From the head of a request to the end of its response",
+            ),
+            (
+                "syncless_queue_seconds",
+                "queue_times",
+                "queue_seconds",
+                "From the X-Request-Start of a trusted proxy to the begin of a request",
+            ),
+        ):
+            histogram = families.HistogramMetricFamily(name, text)
+            buckets, below = [], 0
+            for bound, count in zip((*map(str, SECONDS), "+Inf"), told[counts], strict=True):
+                below += count
+                buckets.append((bound, below))
+            histogram.add_metric([], buckets, told[total])
+            yield histogram
+        for name, text, label, cells in (
+            ("syncless_connections", "Open connections, by phase", "phase", {one: one for one in PHASES}),
+            (
+                "syncless_parked_tasklets",
+                "Tasklets that wait, by what they wait for",
+                "waits_for",
+                {one: f"parked_{one}" for one in CAUSES},
+            ),
+        ):
+            gauge = families.GaugeMetricFamily(name, text, labels=[label])
+            for value, cell in cells.items():
+                gauge.add_metric([value], told[cell])
+            yield gauge
+        for key, name, text, unit in COUNTERS:
+            yield families.CounterMetricFamily(name, text, value=told[key] / unit)
+        for key, name, text, unit in GAUGES:
+            yield families.GaugeMetricFamily(name, text, value=told[key] / unit)

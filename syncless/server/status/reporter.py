@@ -1,0 +1,303 @@
+"""Reporter: one serving process tells of itself, from a thread beside its loop.
+
+The thread keeps the process's row of the scoreboard, watches for stalls, and answers the status server with
+the requests in flight and the wait of each. It is no tasklet, so it goes on while the application holds up
+the loop, as long as that lets other threads run; the status server does not wait for it otherwise.
+
+A thread sees the loop's objects between two bytecodes of the loop's thread. It only looks, and calls no code
+of the application.
+"""
+
+from __future__ import annotations
+
+import _socket
+import _thread
+import contextlib
+import json
+import mmap
+import os
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from operator import attrgetter
+from types import CoroutineType, FrameType, GeneratorType
+from typing import Any
+
+from syncless._core.calls.sidethread import SideThread, wait_readable
+from syncless._core.tasklet import Tasklet
+from syncless._core.threadloop import current_loop
+from syncless.http.exchange import Exchange
+from syncless.http.listener import Counters, Listener
+from syncless.server.server import Server
+from syncless.server.status.scoreboard import CAUSES, WAITS, Row, write
+from syncless.tools.blockers import stall_of
+
+TICK = 0.1
+"""Seconds between two looks at the loop."""
+FIGURES_EVERY = 1.0
+"""Seconds between two counts of what costs something to count."""
+STALL_SECONDS = 0.2
+"""For which the loop may stand still before that is told as a stall."""
+RECENT_SECONDS = 60.0
+"""For which the longest stall counts as a recent one."""
+KEPT_STALLS = 20
+SHOWN_REQUESTS = 100
+"""The oldest; of the others only their number is told."""
+LENGTH = struct.Struct("!I")
+"""The header of a report: its number of bytes."""
+
+
+class Reporter:
+    """Reporter(server, row): for the server of this thread's loop, before it starts."""
+
+    def __init__(self, server: Server, row: Row):
+        self._server = server
+        self._row = row
+        self._loop = current_loop()
+        # get_ident() is that of the tasklet, under the patch
+        self._thread, self._number = self._loop.thread_id, _thread.get_native_id()
+        self._stalls: list[dict[str, Any]] = []
+        self._stalling: dict[str, Any] | None = None
+        self._counted = (0, 0, 0)
+        """Stalls, their ns together, and those of the longest."""
+        self._looked = 0.0
+        self._listeners: dict[Listener, None] = {}
+        """All that the server has had: their counts stay."""
+        self._lock = _thread.allocate_lock()
+        self._counters = Counters(row)
+        server.counters = self._counters
+        server.keeps_slowest = True
+        self.write_figures()
+        write(row, [("pid", os.getpid())])
+
+    # -- in the thread ------------------------------------------------------------------------------------
+
+    def start(self, line: int) -> None:
+        """Answers each byte that comes through the socket ``line`` with a report, in a thread that ends with
+        the process."""
+        asking = _socket.socket(fileno=line)
+        SideThread(lambda woken: self._answer(asking, woken)).start()
+
+    def _answer(self, line: _socket.socket, woken: int) -> bool:
+        """Waits for a question, or a TICK. False: there will be none any more."""
+        asked = None
+        if line.fileno() in wait_readable([line.fileno(), woken], TICK):
+            try:
+                asked = line.recv(64)
+            except OSError:
+                asked = b""
+        self.tick()
+        if asked:
+            told = json.dumps(self.report()).encode()
+            with contextlib.suppress(OSError):
+                line.sendall(LENGTH.pack(len(told)) + told)
+        return asked != b""
+
+    def tick(self) -> None:
+        """To be called each TICK, in another thread than the loop's."""
+        self._watch()
+        now = time.monotonic()
+        if now - self._looked >= FIGURES_EVERY:
+            self._looked = now
+            self.write_figures()
+
+    def _watch(self) -> None:
+        """Looks whether the loop stands still."""
+        held = self._loop.held_for()
+        stall = self._stalling
+        if stall is not None and held < stall["seconds"]:
+            stall["over"] = True
+            self._stalling = stall = None
+        if held < STALL_SECONDS:
+            return
+        number, total, longest = self._counted
+        if stall is None:
+            seen = stall_of(self._thread, self._number, held)
+            text = "" if seen is None else seen.text
+            stall = {"at": time.time() - held, "seconds": 0.0, "stack": text, "over": False}
+            self._stalling = stall
+            self._stalls = [*self._stalls[1 - KEPT_STALLS :], stall]
+            number += 1
+        grown = int((held - stall["seconds"]) * 1e9)
+        stall["seconds"] = held
+        self._counted = number, total + grown, max(longest, int(held * 1e9))
+        write(self._row, zip(("stalls", "stalled_ns", "longest_stall_ns"), self._counted, strict=True))
+
+    def held_seconds(self) -> float:
+        """For how long the loop has stood still."""
+        return self._loop.held_for()
+
+    # -- in any thread ------------------------------------------------------------------------------------
+
+    def write_figures(self) -> None:
+        """Brings the row up to date, but for what the native code writes there."""
+        with self._lock:
+            self._server.handler_threads.count(self._counters)
+            figures = self._server.handler_threads.figures()
+            self._listeners.update(dict.fromkeys(self._server.listeners))
+            for listener in self._listeners:
+                for name, number in listener.figures().items():
+                    figures[name] = figures.get(name, 0) + number
+            tasklets = self._tasklets()
+            figures["tasklets"] = len(tasklets)
+            figures |= parked(tasklets)
+            figures["memory_bytes"] = memory()
+            figures["open_files"] = open_files()
+            figures["backlog"], figures["backlog_limit"] = self._server.backlog()
+            figures["recent_stall_ns"] = self._recent_stall_ns()
+            figures["cpu_ns"] = time.process_time_ns()
+            write(self._row, figures.items())
+
+    def _recent_stall_ns(self) -> int:
+        since = time.time() - RECENT_SECONDS
+        recent = (one["seconds"] for one in self._stalls if one["at"] + one["seconds"] > since)
+        return int(max(recent, default=0.0) * 1e9)
+
+    def report(self) -> dict[str, Any]:
+        """The requests in flight, the oldest first, and the stalls."""
+        self.write_figures()
+        slow = self._server.slow_requests
+        requests = []
+        others: dict[str, int] = {}
+        parked = {}
+        for tasklet in self._tasklets():
+            if isinstance(tasklet, Exchange):
+                requests.append(tasklet)
+            else:
+                if (task := getattr(tasklet, "task", None)) is not None:
+                    parked[task] = tasklet
+                waits = tasklet.waiting_for or tasklet.status
+                others[waits] = others.get(waits, 0) + 1
+        shown = [told for one in requests if (told := self._request(one, parked)) is not None]
+        shown += self._server.handler_threads.in_flight()
+        shown.sort(key=lambda told: -float(told["seconds"]))
+        return {
+            "held_seconds": self._loop.held_for(),
+            "requests": shown[:SHOWN_REQUESTS],
+            "more_requests": len(shown[SHOWN_REQUESTS:]),
+            "other_tasklets": others,
+            "slowest_requests": slow.slowest() if slow is not None else [],
+            "recent_stalls": self._stuck() + self._stalls[::-1],
+        }
+
+    def _stuck(self) -> list[dict[str, Any]]:
+        """Threads beside the loop that stand still now, as stalls."""
+        return [
+            {"at": time.time() - seconds, "seconds": seconds, "stack": words, "over": False}
+            for seconds, words in self._server.handler_threads.stuck(STALL_SECONDS)
+        ]
+
+    def _tasklets(self) -> list[Tasklet[Any]]:
+        """Of all loops that serve."""
+        loops = [self._loop, *self._server.handler_threads.loops()]
+        return [tasklet for loop in loops for tasklet in loop.tasklets()]
+
+    def _request(self, exchange: Exchange, parked: dict[Any, Tasklet[Any]]) -> dict[str, Any] | None:
+        """None if it has ended meanwhile. `parked`: asyncio task -> tasklet in which a step of it waits."""
+        try:
+            told = exchange.summary()
+            task = getattr(exchange, "task", None)  # of an ASGI application
+            waiter = parked.get(task, exchange)
+            told["state"] = waiter.status
+            waits, on = waiter.waiting_for, waiter.waiting_object
+            told["waits_for"] = waits
+            told["waits_on"] = None if on is None else type(on).__name__
+            told["waits_seconds"] = waiter.waiting_seconds
+            if task is None or waiter is not exchange:
+                told["where"] = place_of(waiter.frame)
+            else:
+                awaited, told["where"] = place_of_task(task)
+                told["waits_for"] = awaited or waits
+        except Exception:
+            return None
+        return told
+
+
+def parked(tasklets: list[Tasklet[Any]]) -> dict[str, int]:
+    """How many wait, by CAUSES."""
+    figures = dict.fromkeys((f"parked_{cause}" for cause in CAUSES), 0)
+    words: Counter[str | None] = Counter(map(attrgetter("waiting_for"), tasklets))
+    for word, count in words.items():
+        if word is not None:
+            figures[f"parked_{WAITS.get(word, 'other')}"] += count
+    return figures
+
+
+def memory() -> int:
+    """Bytes of memory that this process has in use (resident set)."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        import resource  # the most that it has ever had is the best that others than Linux tell
+
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
+
+
+def open_files() -> int:
+    """Open descriptors of this process; 0 where the system does not tell."""
+    try:
+        return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # size: Linux 6.2
+    except OSError:
+        return len(os.listdir("/dev/fd")) if sys.platform == "darwin" else 0
+
+
+MOST_FRAMES = 200
+
+_HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_LIBRARIES = os.path.dirname(os.__file__)
+
+
+def place_of(frame: FrameType | None) -> str | None:
+    """The innermost line of the application among this frame and its callers, else of a library."""
+    return _told(_callers(frame))
+
+
+def place_of_task(task: Any) -> tuple[str | None, str | None]:
+    """The library's coroutine that the task awaits, and the line of the application that does so."""
+    frames: list[FrameType] = []
+    awaited = None
+    coroutine = task.get_coro()
+    while len(frames) < MOST_FRAMES:
+        if type(coroutine) is CoroutineType:
+            frame, inner = coroutine.cr_frame, coroutine.cr_await
+        elif type(coroutine) is GeneratorType:
+            frame, inner = coroutine.gi_frame, coroutine.gi_yieldfrom
+        else:
+            break
+        if frame is None:
+            break
+        frames.append(frame)
+        awaited = coroutine.__qualname__ if _is_library(frame.f_code.co_filename) else None
+        coroutine = inner
+    return awaited, _told(reversed(frames))
+
+
+def _callers(frame: FrameType | None) -> Iterator[FrameType]:
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            return
+        yield frame
+        frame = frame.f_back
+
+
+def _told(frames: Iterator[FrameType]) -> str | None:
+    """Of these frames, the innermost first, the first one that is the application's, else any library's."""
+    best: FrameType | None = None
+    for frame in frames:
+        file = frame.f_code.co_filename
+        if not file.startswith((_HERE, "<frozen")):
+            best = best or frame
+            if not _is_library(file):
+                best = frame
+                break
+    if best is None:
+        return None
+    return f"{best.f_code.co_filename}:{best.f_lineno} in {best.f_code.co_name}"
+
+
+def _is_library(file: str) -> bool:
+    return "site-packages" in file or file.startswith(_LIBRARIES)
