@@ -23,7 +23,14 @@ WIDE = {
     "core/test_builds.py": "builds",
     "core/test_cleanup.py::test_storm_of_interrupts_leaves_no_connection_taken": "random programs",
     "core/test_elsewhere.py": "other threads and processes, call by call",
+    "core/test_forking.py::test_a_child_that_a_library_in_c_has_forked_begins_with_its_first_wait": (
+        "each way to wait"
+    ),
     "core/test_forking.py::test_a_hook_of_another_library_may_wait": "each way to wait",
+    "core/test_interpreter_ends.py::test_process_ends_well_while_a_daemon_thread_has_a_loop": (
+        "each way to end"
+    ),
+    "core/test_invariants.py::test_broken_promise_is_noticed": "tools",
     "core/test_kqueue.py": "an emulation",
     "core/test_layouts.py::test_unknown_layout_is_refused_by_name": "each layout",
     "core/test_memory.py": "much memory",
@@ -32,8 +39,10 @@ WIDE = {
     "core/test_strange_descriptors.py::test_files_that_got_their_numbers_are_left_alone": "each descriptor",
     "deploy": "recipes, by the programs that read them",
     "examples": "examples, played to their end",
+    "http/test_admission.py::test_request_beyond_the_limit_does_not_run_and_is_not_counted": "many requests",
     "http/test_admission.py::test_without_a_limit_every_request_runs": "many requests",
     "io/test_dns.py::test_as_the_c_library_answers": "each configuration",
+    "io/test_dns.py::test_odd_lines_mean_the_same_as_to_the_c_library": "each odd line",
     "native/test_native_agreement.py": "random requests",
     "native/test_native_examples.py": "compilers",
     "native/test_native_faults.py": "each allocation that may fail",
@@ -48,10 +57,14 @@ WIDE = {
     "patches/test_cooperation.py": "a program for each call that waits",
     "patches/test_elsewhere.py": "other threads and processes, call by call",
     "patches/test_expanding.py": "much data",
+    "patches/test_gated_calls.py::test_errors_are_those_of_the_original": (
+        "a program for each call that waits"
+    ),
     "patches/test_gated_calls.py::test_other_tasklets_run": "a program for each call that waits",
     "patches/test_interrupted.py": "each driver of a database",
     "patches/test_loop_locks.py": "each lock, where no tasklet can wait",
     "patches/test_native.py": "compilers",
+    "patches/test_preemption.py::test_busy_wait_ends": "each busy wait",
     "patches/test_signal_handlers.py::test_what_a_handler_raises_in_the_child_of_a_fork_ends_its_wait": (
         "each way to fork"
     ),
@@ -59,7 +72,9 @@ WIDE = {
     "patches/test_sqlite.py::test_holder_of_the_lock_commits_however_many_wait": "many writers",
     "patches/test_tools.py": "debuggers, coverage and profilers",
     "patches/test_unknown_pythons.py": "each area that may be left out",
+    "stackless/test_threads.py::test_threads_may_operate_on_tasklets_of_other_threads": "each operation",
     "status/test_asgi.py": "frameworks",
+    "status/test_health.py::test_health_checks_at_a_path_of_the_main_addresses": "each path",
     "status/test_metrics.py": "the tools that read them",
     "test_benchmark_runs.py": "tools",
     "test_marks.py": "tools",
@@ -71,6 +86,7 @@ WIDE = {
     "test_stackless_suite.py": "tools",
     "test_switches.py": "tools",
     "wsgi/test_adapt.py": "each wrong argument",
+    "wsgi/test_compress.py::test_options_of_the_command": "each option",
     "wsgi/test_errorlog.py::test_entry_lets_no_other_tasklet_run": "each kind of log",
     "wsgi/test_errors.py": "each mistake of an application",
     "wsgi/test_fairness.py": "many tasklets",
@@ -80,6 +96,8 @@ WIDE = {
         "each library"
     ),
     "wsgi/test_http2_hostile.py": "each attack",
+    "wsgi/test_input.py::test_many_small_pieces_take_the_room_of_one_body": "much data",
+    "wsgi/test_input.py::test_reading_costs_in_proportion_to_the_body": "much data",
     "wsgi/test_loop_waits.py::test_entry_of_the_loop_itself_waits_for_a_handler_of_logging": (
         "each part of logging"
     ),
@@ -89,6 +107,7 @@ WIDE = {
     "wsgi/test_reload.py": "each thing that a reload renews",
     "wsgi/test_shortage.py": "each call that the system may refuse",
     "wsgi/test_standby.py::test_a_server_stops_in_order": "each way to stop",
+    "wsgi/test_static.py::test_command_serves_files_and_says_what_is_wrong": "each mistake",
     "wsgi/test_tracing.py": "frameworks",
     "wsgi/test_wire.py": "each case of HTTP/1.1",
     "wsgi/test_workers.py::test_connections_that_wait_to_be_accepted_survive_their_workers": (
