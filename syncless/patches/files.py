@@ -57,6 +57,7 @@ FILE = {
     "read": fileio.file_read,
     "readall": fileio.file_readall,
     "write": fileio.file_write,
+    "isatty": fileio.file_isatty,
 }
 FILE_SOMETIMES = ("close", "seek", "truncate")
 ENTRY = ("stat", "is_dir", "is_file", "is_symlink")
@@ -276,6 +277,7 @@ def patch(patcher: Patcher) -> None:
     if _eventfd_read is not None:
         patcher.rebind(os, "eventfd_read", eventfd_read, "waits for a writer")
         patcher.rebind(os, "eventfd_write", eventfd_write, "waits for room in the counter")
+    patcher.rebind(os, "isatty", fileio.isatty, waits)
     patcher.rebind(os, "dup2", dup2, waits)
     patcher.rebind(os, "closerange", closerange, waits)
     if _sendfile is not None:

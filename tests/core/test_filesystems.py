@@ -16,6 +16,7 @@ from syncless._core.calls.files import (
     is_file,
     is_slow,
 )
+from tests import virtualtime
 
 pytestmark = pytest.mark.virtual_time
 
@@ -80,6 +81,23 @@ def test_one_slow_answer_sends_it_back_for_longer_each_time(tmp_path):
         assert "slow" in repr(filesystems.file_systems()[0])
         assert not here(others, path)  # the disk has gone to sleep, for all
     assert waits[1] >= 2 * waits[0] - 1
+
+
+def test_a_call_that_lost_the_processor_is_not_slow(tmp_path):
+    """Time passes, and its thread has not waited."""
+    path = str(tmp_path / "file")
+
+    def preempted(path):
+        virtualtime.let_pass(late)
+        return threading.get_native_id()
+
+    late = 0.0
+    calls = FileFunction(preempted)
+    while not here(calls, path):
+        pass
+    late = 0.1
+    assert all(here(calls, path) for _ in range(20))
+    assert "quick" in repr(filesystems.file_systems()[0])
 
 
 @pytest.mark.parametrize("kind", [FileFunction, DescriptorFunction])

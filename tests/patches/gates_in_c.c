@@ -55,6 +55,7 @@ GATED(int, getgrouplist, (const char *n, gid_t g, gid_t *all, int *count), (n, g
 GATED(struct servent *, getservbyname, (const char *n, const char *p), (n, p))
 GATED(struct servent *, getservbyport, (int n, const char *p), (n, p))
 GATED(struct protoent *, getprotobyname, (const char *n), (n))
+GATED(int, isatty, (int f), (f))
 GATED(int, tcdrain, (int f), (f))
 GATED(int, tcflow, (int f, int a), (f, a))
 GATED(int, tcflush, (int f, int q), (f, q))

@@ -17,7 +17,9 @@ from libc.stdint cimport int64_t
 from libc.string cimport strerror
 from posix.types cimport off_t
 
-from syncless._core.calls.filesystems cimport Kind, Trial, fresh_ns, in_pool, look, never, of_device
+from syncless._core.calls.filesystems cimport (
+    Kind, Trial, begin_call, begin_in_thread, fresh_ns, in_pool, look, never, of_device, took,
+)
 from syncless._core.calls.portable cimport (
     kernel_limit, never_blocks, set_errno, sigaddset, sigemptyset, signal_descriptor, sigset_t,
 )
@@ -93,9 +95,9 @@ cdef class Transfer:
         cdef Py_ssize_t done = 0
         cdef ssize_t n = 0
         cdef int error
-        cdef int64_t took = fresh_ns(self.fd), started
+        cdef int64_t fresh = fresh_ns(self.fd), spent
         with nogil:
-            started = monotonic_ns()
+            spent = begin_in_thread()
             while done < self.size:
                 piece.iov_base = self.data + done
                 piece.iov_len = self.size - done
@@ -105,9 +107,9 @@ cdef class Transfer:
                     break
                 done += n
             error = errno
-            started = monotonic_ns() - started
+            spent = took(spent)
         if self.trial is not None:
-            self.trial.answered(max(took, started * LARGE // max(done, LARGE)), False)
+            self.trial.answered(max(fresh, spent * LARGE // max(done, LARGE)), False)
         if n < 0 and done == 0:
             if error == EINTR:
                 return 0, True
@@ -139,9 +141,9 @@ cdef Py_ssize_t of_file(int fd, object owner, iovec* piece, off_t position, bint
     cdef int64_t started
     cdef ssize_t n
     if never() or (trial.direct() and not absent and (not writing or piece.iov_len <= LARGE)):
-        started = monotonic_ns()
+        started = begin_call()
         n = directly(fd, piece, position, writing)
-        trial.answered(monotonic_ns() - started, False)
+        trial.answered(took(started), False)
         return n
     return in_thread(fd, owner, piece, position, writing, None if absent else trial)
 

@@ -5,12 +5,15 @@ descriptors.pyx because a Python whose io.FileIO is unknown is to lose files, an
 module, too (tests/patches/test_unknown_pythons.py).
 """
 
+import os
+
 import _io
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from posix.types cimport off_t
@@ -38,6 +41,7 @@ cdef object original_readinto = original_of(_io.FileIO.readinto)
 cdef object original_readall = original_of(_io.FileIO.readall)
 cdef object original_read = original_of(_io.FileIO.read)
 cdef object original_write = original_of(_io.FileIO.write)
+cdef object original_isatty = original_of(_io.FileIO.isatty), os_isatty = original_of(os.isatty)
 
 
 cdef SynclessFileIO* opened(object self, int bit) except? NULL:
@@ -145,3 +149,22 @@ def file_write(self, data, /):
         return writing(file.fd, data, HERE)
     except BlockingIOError:
         return None
+
+
+cdef bint is_file(int fd) noexcept:
+    cdef Kind kind
+    return look(fd, &kind) == 0 and kind.file
+
+
+def file_isatty(self, /):
+    """io.FileIO.isatty: a file is no terminal, and its file system, which may be slow, is not asked."""
+    if may_park() and isinstance(self, file_type) and is_file((<SynclessFileIO*> <PyObject*> self).fd):
+        return False
+    return original_isatty(self)
+
+
+def isatty(fd, /):
+    """os.isatty, in the same way."""
+    if type(fd) is int and 0 <= fd <= INT_MAX and may_park() and is_file(fd):
+        return False
+    return os_isatty(fd)

@@ -25,10 +25,9 @@ from libc.string cimport strlen
 from posix.unistd cimport close as close_fd
 
 from syncless._core.calls.filesystems cimport (
-    FileSystem, Kind, Trial, any_slow, in_pool, in_pool_of, look_at, never, of_descriptor, of_path, pools_all,
-    reads_at_once, tried,
+    FileSystem, Kind, Trial, any_slow, begin_call, in_pool, in_pool_of, look_at, never, of_descriptor,
+    of_path, pools_all, reads_at_once, took, tried,
 )
-from syncless._core.clock cimport monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing
 from syncless._core.current cimport may_park, take_turns
 from syncless._core.loop cimport Loop
@@ -187,13 +186,14 @@ cdef class EntryMethod(FileFunction):
             return self.original(*args, **kwargs)
         if any_slow():
             return self.call(args, kwargs)
-        started = monotonic_ns()
+        started = begin_call()
         try:
             return self.original(*args, **kwargs)
         finally:
-            system = of_path(args[0], False, None) if monotonic_ns() - started > ENTRY_NS else None
+            started = took(started)
+            system = of_path(args[0], False, None) if started > ENTRY_NS else None
             if system is not None:
-                system.trial_of(self.original).answered(monotonic_ns() - started, False)
+                system.trial_of(self.original).answered(started, False)
 
 
 cdef class SlowFunction(FileFunction):
@@ -310,13 +310,13 @@ cdef object opened(object original, tuple args, dict kwargs, object path, object
             opening.abandon()
             raise
         return in_fifos(original, args, kwargs) if made is IS_A_FIFO else made
-    started = monotonic_ns()
+    started = begin_call()
     if look_at(path, fd, &kind) == 0 and kind.fifo:
         return in_fifos(original, args, kwargs)
     try:
         return original(*args, **kwargs)
     finally:
-        trial.answered(monotonic_ns() - started, False)
+        trial.answered(took(started), False)
 
 
 cdef object in_fifos(object original, tuple args, dict kwargs):

@@ -37,6 +37,9 @@ cdef extern from *:
         unsigned long long device
 
 
+cdef int64_t begin_call() noexcept
+cdef int64_t begin_in_thread() noexcept nogil
+cdef int64_t took(int64_t started) noexcept nogil
 cdef int look(int fd, Kind* kind) noexcept
 cdef int look_at(object path, int fd, Kind* kind) noexcept
 cdef FileSystem of_descriptor(int fd)
