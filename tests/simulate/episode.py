@@ -164,8 +164,8 @@ class Episode:
             stopper = syncless.spawn(self.stop, server, random_of(chance)) if world.stops else None
             self.clients()
             injected = self.faults.end()
-            for each in helpers:
-                each.kill()
+            while helpers:
+                helpers.pop().kill()  # what ended it has frames, which have whom it has killed, and their files
             self.home.set()
             moving.result()
             if stopper is not None:
