@@ -164,8 +164,8 @@ class Episode:
             stopper = syncless.spawn(self.stop, server, random_of(chance)) if world.stops else None
             self.clients()
             injected = self.faults.end()
-            while helpers:
-                helpers.pop().kill()  # what ended it has frames, which have whom it has killed, and their files
+            for each in helpers:
+                each.kill()
             self.home.set()
             moving.result()
             if stopper is not None:
@@ -292,6 +292,7 @@ class Episode:
             raise Wrong(f"{QUIET:.0f} s after the last client: {left}: {self.tasklets()}")
         if application.wrong:
             raise Wrong(application.wrong[0])
+        self.world.killed.clear()  # what ended them has frames, and those had files
         gc.collect()
         if new := descriptors() - held:
             raise Wrong(f"descriptors are left: {sorted(new)}")
