@@ -42,9 +42,10 @@ from collections import Counter
 
 import syncless
 from syncless.io import socket
-from syncless.server import serve as serving
 from syncless.server.program import blocking as stalls
+from syncless.server.program import preparing
 from syncless.wsgi import Server
+from syncless.wsgi import serve as serve_program
 from tests import soak_native
 from tests.programs import SLOW
 from tests.proxied import COMMANDS, Proxied, missing
@@ -127,9 +128,9 @@ class Watched(Server):
 
 
 def serve(folder: str, standby: int) -> None:
-    serving.Server = Watched
+    preparing.Server = Watched
     stalls.STALL_MILLISECONDS = 10_000  # an import takes long under a sanitizer; a hang is longer
-    serving.serve(
+    serve_program(
         {"/asgi": events, "/": application} if standby else application,
         port=0,
         certfile=f"{folder}/cert.pem",

@@ -16,6 +16,7 @@ from documentation.reference import GENERATED, IN_SOURCES
 from syncless.cli import config
 from syncless.http.log import accesslog
 from syncless.io import socket
+from syncless.server.kinds import as_host
 from syncless.server.program.hooks import Hooks
 from syncless.server.status.metrics import COUNTERS, GAUGES
 from syncless.wsgi import Limits, Server
@@ -67,9 +68,7 @@ def test_an_example_runs(block, tmp_path, monkeypatch, capsys):
         """In place of serve(): the same arguments, on free ports, for one request."""
         hooks = Hooks(options.pop("hooks", None))
         options.pop("patch", None)  # the patch would stay for the other tests
-        app = Server.around(
-            Server.adapt(app), hooks.for_request("pre_request"), hooks.for_request("post_request")
-        )
+        app = as_host(app).with_hooks(hooks.for_request("pre_request"), hooks.for_request("post_request"))
         bind = [re.sub(r":\d+$", ":0", text) for text in bind] if bind else None
         with Server(app, *args, port=0, bind=bind, **options) as server:
             if not server.certificates and not options.get("proxy_protocol"):

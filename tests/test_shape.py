@@ -18,7 +18,7 @@ from syncless._core.loop import checked
 from syncless._core.poll.backends import BACKENDS
 from syncless.http.limits import Limits
 from syncless.server.certificates import TLSSettings
-from syncless.server.options import LimitOptions, ServerOptions
+from syncless.server.options import ALL, APPLICATION, LimitOptions, ServerOptions
 from syncless.server.server import Server
 from syncless.server.sockets import SocketOptions
 
@@ -59,7 +59,7 @@ LAYERS = {
         "syncless.http.wire",
         "syncless.http.content",
         "syncless.http.websocket",
-        "syncless.server",
+        "syncless",
     },
     "syncless.server.lanes": {"syncless._core", "syncless.tools", "syncless.http"},
     "syncless.native": {
@@ -212,9 +212,9 @@ LATE_IMPORTS = {
         ("tools/offloading.py", "syncless.tools.realthreads"),
         ("patches/eventloops.py", "syncless.tools.realthreads"),
         ("server/kinds.py", "syncless.apps.asgi.host"),
-        ("server/serve.py", "syncless.native.handlerthreads"),
-        ("server/serve.py", "syncless.http.http2.session"),
-        ("server/serve.py", "syncless.apps.wsgi.compress"),
+        ("server/server.py", "syncless.native.handlerthreads"),
+        ("server/server.py", "syncless.http.http2.session"),
+        ("apps/wsgi/host.py", "syncless.apps.wsgi.compress"),
         ("server/serve.py", "syncless.server.program.serving"),
         ("server/serve.py", "syncless.patches"),
         ("server/serve.py", "syncless.asyncio.backgroundloop"),
@@ -264,13 +264,25 @@ def test_tracked_files_are_small():
     assert large == set(LARGE)
 
 
+ABOUT_A_KIND = re.compile(r"\b(?:has|get)attr\((?:self\.)?(?:application|call|host|mounts|one)\b")
+
+
+def test_a_server_asks_no_application_what_kind_it_is():
+    """as_host() makes a Host of what a user gives; the adapters of its kind look at that."""
+    for path in (PACKAGE / "server").rglob("*.py"):
+        assert not ABOUT_A_KIND.search(path.read_text()), path.relative_to(ROOT)
+
+
 WSGI_WORDS = re.compile(r"\b(?<!os\.)environs?\b|\bstart_response\b|(?<!\.)\bwsgi\.|\bPEP 3333\b")
 
 
-def test_http_speaks_no_wsgi():
+def test_http_and_the_server_speak_no_wsgi():
     """Other kinds of application stand beside WSGI: only the package syncless.apps.wsgi knows it."""
     paths = [
-        path for path in (PACKAGE / "http").rglob("*") if path.suffix in (".py", ".pyx", ".pxd", ".c", ".h")
+        path
+        for room in ("http", "server")
+        for path in (PACKAGE / room).rglob("*")
+        if path.suffix in (".py", ".pyx", ".pxd", ".c", ".h") and path.name != "serve.py"  # it tells of it
     ]
     texts = {path.name: re.sub(r"tests/[\w/.]+", "", path.read_text()) for path in paths}  # places of tests
     assert len(paths) > 50
@@ -283,7 +295,6 @@ CGI = re.compile(
 )
 CGI_ROOMS = {
     "apps/wsgi": "the environ",
-    "server/serve.py": "the keys of every environ",
     "contrib": "gunicorn's environ",
     "cli": "help that tells of it",
     "http/request.pyx": "variables() of hooks and of the access log",
@@ -562,7 +573,9 @@ def test_stubs_say_the_same_as_their_modules():
 def test_options_are_those_of_the_server():
     limits = {field.name: field.type for field in dataclasses.fields(Limits)}
     parameters = inspect.signature(Server.__init__).parameters.values()
-    options = {each.name: each.annotation for each in parameters if each.kind is each.KEYWORD_ONLY}
+    keywords = {each.name: each.annotation for each in parameters if each.kind is each.KEYWORD_ONLY}
+    of_application = {each.name for each in ALL if each.where == APPLICATION}  # serve() has these itself
+    options = {name: keywords[name] for name in keywords.keys() - of_application}
     declared = {name: reference.__forward_arg__ for name, reference in ServerOptions.__annotations__.items()}
     assert declared == limits | options, "syncless/server/options.py must have the same arguments"
     assert set(LimitOptions.__annotations__) == set(limits)

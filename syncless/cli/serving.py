@@ -22,7 +22,7 @@ from syncless.http.log.errorlog import configure, write_from
 from syncless.http.log.notices import flush
 from syncless.io.guardedfiles import is_privileged, will_give_up
 from syncless.server.addresses import systemd_fds
-from syncless.server.kinds import Declared
+from syncless.server.kinds import Declared, as_host
 from syncless.server.options import ALL, CALLS_ONLY, PROGRAM, SERVER
 from syncless.server.program.hooks import Hooks
 from syncless.server.program.preparing import nothing_yet
@@ -63,7 +63,7 @@ def serve_command(arguments: list[str]) -> int:
             Patching(options.patch)()
         application = Declared.of(names_of(options), options.interface, options.root_path, options.lifespan)
         if here:
-            application = Server.adapt(application)
+            application = as_host(application)
         settings = settings_of(options)
         if options.check:
             _check(options, application, settings)
@@ -116,7 +116,7 @@ def _check(options: argparse.Namespace, application: Any, settings: dict[str, An
         privileges.drop()
         admit()
     Patching(options.patch)()
-    server.application = Server.adapt(application)
+    as_host(application)
     if native:
         server.handle_natively(native, threads)
     Hooks(dict(options.hooks)).load_all()

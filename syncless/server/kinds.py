@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from syncless.apps.asgi.adapt import as_asgi, is_asgi, is_asgi2
+from syncless.apps.host import Host
 from syncless.apps.loading import load
 from syncless.apps.wsgi.adapt import as_wsgi
-from syncless.server.mounts import Behind, Mounts
+from syncless.apps.wsgi.host import WSGIHost
+from syncless.server.mounts import Mounts
 
 INTERFACES = ("auto", "asgi", "wsgi")
 LIFESPANS = ("auto", "on", "off")
@@ -44,27 +46,25 @@ class Declared(NamedTuple):
         return str(self.application)
 
 
-def as_served(application: Any) -> Any:
-    """The WSGI callable, the Host of an ASGI application, or the Mounts that a Server serves. TypeError for
-    what cannot be served, and the errors of `load` for a name."""
+def as_host(application: Any) -> Host:
+    """What a Server serves, of what its user gives. TypeError for what cannot be served, and the errors of
+    `load` for a name."""
     more = Declared(application)
     if isinstance(application, Declared):
         more, application = application, application.application
     if isinstance(application, Mapping):
-        return Mounts(
-            {prefix: as_served(more._replace(application=one)) for prefix, one in application.items()}
-        )
+        named = application.items()
+        return Mounts({prefix: as_host(more._replace(application=one)) for prefix, one in named})
     if isinstance(application, str):
         try:
-            return as_served(more._replace(application=load(application)))
+            return as_host(more._replace(application=load(application)))
         except TypeError as error:
             raise TypeError(f"{application}: {error}") from None
-    if isinstance(application, Behind) or hasattr(application, "begin_in"):
+    if isinstance(application, Host):
         return application
     asked = more.interface
     if asked == "wsgi" or (asked == "auto" and not (is_asgi(application) or is_asgi2(application))):
-        served = as_wsgi(application)
-        return Behind(served, more.root_path) if more.root_path else served
-    hosts = importlib.import_module("syncless.apps.asgi.host")  # and with it asyncio, for those who use it
-    call = as_asgi(application)
-    return hosts.Host(hosts.Behind(call, more.root_path) if more.root_path else call, more.lifespan)
+        return WSGIHost(as_wsgi(application), more.root_path)
+    asgi = importlib.import_module("syncless.apps.asgi.host")  # and with it asyncio, for those who use it
+    host: Host = asgi.ASGIHost(as_asgi(application), more.root_path, more.lifespan)
+    return host

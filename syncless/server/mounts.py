@@ -2,55 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
 
-from syncless.server.server import Server
+from syncless.apps.host import Hook, Host, Place, Serving
+from syncless.apps.wsgi.host import WSGIHost, pages_at
+from syncless.apps.wsgi.middleware import nothing_here
+from syncless.http.exchange import MountedApplications
 
 
-class Mounts:
-    """Stands for the applications in a Server: by prefix, the longest first; the last prefix is ""."""
+class Mounts(Host):
+    """By prefix, the longest first; the last prefix is ""."""
 
-    def __init__(self, applications: Mapping[str, Any]):
-        for prefix in applications:
+    def __init__(self, hosts: Mapping[str, Host]):
+        for prefix in hosts:
             if not prefix.startswith("/") or "//" in prefix:
                 raise ValueError(f"applications are mounted at paths such as /api or /, not at {prefix!r}")
-        self.applications = {prefix.rstrip("/"): application for prefix, application in applications.items()}
-        if len(self.applications) < len(applications):
-            raise ValueError(f"a path has two applications: {', '.join(applications)}")
-        self.applications.setdefault("", nothing_here)
+        self.hosts = {prefix.rstrip("/"): host for prefix, host in hosts.items()}
+        if len(self.hosts) < len(hosts):
+            raise ValueError(f"a path has two applications: {', '.join(hosts)}")
+        self.hosts.setdefault("", WSGIHost(nothing_here))
 
-    def begin_in(self, server: Server) -> None:
-        """The lifespan of each begins."""
-        begun = []
+    def begin(self, server: Serving) -> None:
+        begun: list[Host] = []
         try:
-            for application in self.applications.values():
-                if hasattr(application, "begin_in"):
-                    application.begin_in(server)
-                    begun.append(application)
+            for host in self.hosts.values():
+                host.begin(server)
+                begun.append(host)
         except BaseException:
-            for application in begun:
-                application.end_in(server, 0.0)
+            for host in begun:
+                host.end(0.0)
             raise
 
-    def end_in(self, server: Server, seconds: float) -> None:
-        """The lifespan of each ends."""
-        for application in self.applications.values():
-            if hasattr(application, "end_in"):
-                application.end_in(server, seconds)
+    def end(self, seconds: float) -> None:
+        for host in self.hosts.values():
+            host.end(seconds)
 
+    def at(self, place: Place) -> MountedApplications:
+        each = {prefix: host.at(place.below(prefix)) for prefix, host in self.hosts.items()}
+        return MountedApplications(each, pages_at(place), each.pop(""))
 
-def nothing_here(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-    """A WSGI application where there is none."""
-    body = b"404 Not Found\nNo application is mounted at this path.\n"
-    headers = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
-    start_response("404 Not Found", headers)
-    return [body]
-
-
-class Behind(NamedTuple):
-    """Stands in a Server for a WSGI application below a path that a proxy has taken away, for its links to
-    itself."""
-
-    application: Any
-    path: str
+    def with_hooks(self, before: Hook | None, after: Hook | None) -> Mounts:
+        return Mounts({prefix or "/": host.with_hooks(before, after) for prefix, host in self.hosts.items()})

@@ -1,22 +1,12 @@
-"""serve() and Server for WSGI applications, on the server of http/."""
+"""serve(): a server as a program, with its patch and its processes."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-import syncless
-from syncless.apps.wsgi.application import WSGIApplication
-from syncless.apps.wsgi.client import client_gone, early_hints
-from syncless.apps.wsgi.filewrapper import FileWrapper
-from syncless.apps.wsgi.middleware import HooksMiddleware, StaticFilesMiddleware, page
-from syncless.apps.wsgi.websocket import websocket_offer
-from syncless.http.exchange import Application, MountedApplications, Sessions
-from syncless.server import server
-from syncless.server.addresses import place_of
-from syncless.server.kinds import Declared, as_served
-from syncless.server.mounts import Behind, Mounts
+from syncless.server.kinds import Declared
 from syncless.tools.imports import when_executed
 
 if TYPE_CHECKING:
@@ -24,139 +14,10 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from syncless.http.limits import Limits
-    from syncless.native.handlerthreads import NativeHandlers
+    from syncless.apps.host import Hook
     from syncless.server.options import ServerOptions
-    from syncless.server.program.hooks import Hook
 
     Patch = bool | Mapping[str, bool]
-
-
-class Server(server.Server):
-    """A web server in this thread's loop; several may run in one process.
-
-    ``application`` is what `serve` accepts. ``start()`` binds and begins to serve while other tasklets
-    go on, ``stop()`` ends gracefully, ``with Server(app) as server:`` does both. All arguments are those
-    of `serve`.
-    """
-
-    def __init__(
-        self,
-        application: Any,
-        host: str = "127.0.0.1",
-        port: int = 8000,
-        *,
-        interface: str = "auto",
-        root_path: str = "",
-        lifespan: str = "auto",
-        **options: Unpack[ServerOptions],
-    ):
-        super().__init__(Declared.of(application, interface, root_path, lifespan), host, port, **options)
-
-    @staticmethod
-    def adapt(application: Any) -> Any:
-        return as_served(application)
-
-    def begin_application(self) -> None:
-        start = getattr(self.application, "begin_in", None)
-        if start is not None:
-            start(self)
-
-    def end_application(self, seconds: float) -> None:
-        end = getattr(self.application, "end_in", None)
-        if end is not None:
-            end(self, seconds)
-
-    @staticmethod
-    def around(application: Any, before: Hook | None, after: Hook | None) -> Any:
-        if isinstance(application, Mounts):
-            each = {
-                prefix or "/": Server.around(one, before, after)
-                for prefix, one in application.applications.items()
-            }
-            return Mounts(each)
-        if isinstance(application, Behind):
-            return application._replace(application=Server.around(application.application, before, after))
-        if hasattr(application, "with_hooks"):
-            return application.with_hooks(before, after)
-        return HooksMiddleware(application, before, after)
-
-    @staticmethod
-    def page(answer: Callable[[str], tuple[str, bytes, str]]) -> Any:
-        return page(answer)
-
-    def sessions(self) -> Sessions | None:
-        try:
-            module = importlib.import_module("syncless.http.http2.session")  # few servers have it
-        except ModuleNotFoundError:  # setup.py builds it where libnghttp2 is
-            return None
-        maker: Sessions = module.HTTP2(self.limits.streams, self.http2 == "cleartext")
-        return maker
-
-    @staticmethod
-    def threads_of(native: Mapping[str, Any], threads: int, limits: Limits) -> NativeHandlers:
-        try:
-            module = importlib.import_module("syncless.native.handlerthreads")  # most servers have none
-        except ModuleNotFoundError:  # setup.py builds it where the system has epoll
-            raise ValueError("native handlers need epoll, and this syncless was built without it") from None
-        handlers: NativeHandlers = module.NativeHandlers(native, threads, limits)
-        return handlers
-
-    def application_at(self, address: Any) -> Application:
-        one = self.application
-        if isinstance(one, Mounts):
-            mounts = one.applications
-        elif self.pages and hasattr(one, "application_at"):
-            mounts = {"": one}
-        else:
-            return self._answering(one, address, "", self.limits.remembered)
-        each = {prefix: self._answering(one, address, prefix, 0) for prefix, one in mounts.items()}
-        pages = {path: self._answering(page, address, "", 0) for path, page in self.pages.items()}
-        return MountedApplications(each, pages, each.pop(""))
-
-    def _answering(self, call: Any, address: Any, prefix: str, most: int) -> Application:
-        """Answers requests below a prefix, and remembers up to `most` heads."""
-        if hasattr(call, "application_at"):
-            return call.application_at(address, self, prefix, most)  # type: ignore[no-any-return]
-        root = ""
-        if isinstance(call, Behind):
-            call, root = call
-        root, prefix = root.encode().decode("latin-1"), prefix.encode().decode("latin-1")
-        if self.static is not None:
-            call = StaticFilesMiddleware(call, self.static, prefix)
-        if self.compression is not None:
-            call = importlib.import_module("syncless.apps.wsgi.compress").Compressed(call, self.compression)
-        return WSGIApplication(
-            call,
-            {**self._template(address), "SCRIPT_NAME": root + prefix},
-            most,
-            forward=self.forwarding,
-            websocket=websocket_offer(self.limits, self.logs.errors),
-            pages=None if prefix else self.pages or None,
-            prefix=prefix,
-        )
-
-    def _template(self, address: Any) -> dict[str, Any]:
-        """The keys with which every environ of a listener begins (PEP 3333, "environ Variables")."""
-        name, port = place_of(address)
-        return {
-            "SERVER_NAME": name,
-            **({"SERVER_PORT": port} if port else {}),
-            "SERVER_SOFTWARE": f"syncless/{syncless.__version__}",
-            "GATEWAY_INTERFACE": "CGI/1.1",
-            "SCRIPT_NAME": "",
-            "wsgi.version": (1, 0),
-            "wsgi.url_scheme": "http",
-            "wsgi.errors": self.logs.errors,
-            "wsgi.multithread": True,  # another request may run whenever one waits
-            "wsgi.multiprocess": self.multiprocess,
-            "wsgi.run_once": False,
-            "wsgi.file_wrapper": FileWrapper,
-            "wsgi.input_terminated": True,
-            "wsgi.early_hints": early_hints,
-            "syncless.client_gone": client_gone,
-            "syncless.stopping": self.told_to_stop,
-        }
 
 
 class Patching:
@@ -326,7 +187,6 @@ def serve(
     # with the master and the status page
     program = importlib.import_module("syncless.server.program.serving")
     program.serve_until_stopped(
-        Server,
         Declared.of(application, interface, root_path, lifespan),
         host,
         port,

@@ -1,8 +1,7 @@
 """Server: listening sockets, their listeners, the logs and certificates, starting and stopping.
 
-Knows no kind of application: a subclass says by `adapt` what can be served, and by `application_at` what
-answers the requests of a listener. Next to read: http/acceptor.pyx and http/connection.pyx, which do the work
-while it serves; program/, which makes a process of it.
+An application of any kind is a Host (apps/host.py) here. Next to read: http/acceptor.pyx and
+http/connection.pyx, which do the work while it serves; program/, which makes a process of it.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
+from syncless.apps.host import Place
 from syncless.http.acceptor import begin_stop, close_connections, close_rest, tell_streams
 from syncless.http.errors import ON_HANGUP
 from syncless.http.exchange import Application, Sessions
@@ -26,6 +26,7 @@ from syncless.http.log.serverlogs import Logs
 from syncless.http.trust import DEFAULT_FIELDS, Forward, Forwarding, Trust
 from syncless.server.addresses import Bind, parse_bind, place_of, show
 from syncless.server.certificates import Files, TLSSettings, make_certificates
+from syncless.server.kinds import Declared, as_host
 from syncless.server.lanes.handlerthreads import HandlerThreads, NoHandlerThreads, ServedSocket
 from syncless.server.slots import KEEP, RequestSlots
 from syncless.server.sockets import UNIX_MODE, Opened, SocketOptions, Sockets, backlog_of, owner_ids
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from syncless.http.content.static.files import Paths, StaticFiles
     from syncless.http.log.slowrequests import SlowRequests
     from syncless.server.options import LimitOptions
-    from syncless.server.program.hooks import Hook
 
 Self = TypeVar("Self", bound="Server")
 
@@ -65,8 +65,9 @@ def limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
 class Server:
     """A web server in this thread's loop; several may run in one process.
 
-    ``start()`` binds and begins to serve while other tasklets go on, ``stop()`` ends gracefully,
-    ``with Server(application) as server:`` does both. All arguments are those of `serve`.
+    ``application`` is what `serve` accepts. ``start()`` binds and begins to serve while other tasklets
+    go on, ``stop()`` ends gracefully, ``with Server(app) as server:`` does both. All arguments are those
+    of `serve`.
     """
 
     def __init__(
@@ -75,6 +76,9 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 8000,
         *,
+        interface: str = "auto",
+        root_path: str = "",
+        lifespan: str = "auto",
         bind: str | Bind | Iterable[str | Bind] | None = None,
         access_log: bool | str | os.PathLike[str] | TextIO | None = None,
         access_log_format: str | Mapping[str, str] = "combined",
@@ -113,7 +117,7 @@ class Server:
         request_ids: bool = False,
         **overrides: Unpack[LimitOptions],
     ):
-        self.application = self.adapt(application)
+        self.application = as_host(Declared.of(application, interface, root_path, lifespan))
         self.limits = limits_of(limits, overrides)
         binds = [bind] if isinstance(bind, (str, Bind)) else list(bind or ())
         wanted = [parse_bind(text) if isinstance(text, str) else text for text in binds]
@@ -121,7 +125,7 @@ class Server:
         if http2 not in PROTOCOLS:
             raise ValueError(f"http2 must be one of {', '.join(PROTOCOLS)}, not {http2!r}")
         self.http2 = http2
-        can_http2 = http2 != "off" and self.sessions() is not None
+        can_http2 = http2 != "off" and self._sessions() is not None
         if http2 == "cleartext" and not can_http2:
             raise ValueError(NO_HTTP2)
         settings = TLSSettings(client_ca, ciphers, tls_minimum, key_password, can_http2)
@@ -186,7 +190,7 @@ class Server:
         self.counters: Counters | None = None
         """Where its requests are counted, if anybody wants to know; set before it starts."""
         self.pages: dict[str, Any] = {}
-        """Applications by their path, for paths that are not the application's; set before it starts."""
+        """WSGI callables by their path, for paths that are not the application's; set before it starts."""
         self._served: list[ServedSocket] = []
         self._stopping: list[Listener] = []
         """Listeners that accept no more and have connections still."""
@@ -194,41 +198,7 @@ class Server:
         self._hurried = False
         self._process = os.getpid()
 
-    # -- defined by a kind of application ------------------------------------------------------------------
-
-    @staticmethod
-    def adapt(application: Any) -> Any:
-        """The object that answers requests, from the application that the user gives. TypeError."""
-        raise NotImplementedError
-
-    def application_at(self, address: Any) -> Application:
-        """Answers the requests of a listener, whose socket has this address (getsockname())."""
-        raise NotImplementedError
-
-    def begin_application(self) -> None:
-        """Before the first connection is accepted. ApplicationFailed."""
-
-    def end_application(self, seconds: float) -> None:
-        """After the last response. The application has this many seconds to end its work."""
-
-    @staticmethod
-    def around(application: Any, before: Hook | None, after: Hook | None) -> Any:
-        """The result of `adapt`, with hooks that are called before and after each request."""
-        raise NotImplementedError
-
-    @staticmethod
-    def page(answer: Callable[[str], tuple[str, bytes, str]]) -> Any:
-        """An application that answers each GET with what ``answer`` gives for its Accept field: a status, a
-        body and its type."""
-        raise NotImplementedError
-
-    def sessions(self) -> Sessions | None:
-        """Makes the sessions of HTTP/2; None if it is not built."""
-        return None
-
-    @staticmethod
-    def threads_of(native: Mapping[str, Any], threads: int, limits: Limits) -> HandlerThreads:
-        return NoHandlerThreads()
+    # -- what it is made of ---------------------------------------------------------------------------------
 
     def handle_natively(self, native: Mapping[str, Any], threads: int) -> None:
         """Before it starts: ``native`` and ``native_threads``. The handlers are imported."""
@@ -236,7 +206,20 @@ class Server:
             raise ValueError("http2='cleartext' cannot be combined with native handlers: they speak HTTP/1.1")
         if self.standby_threads:
             raise ValueError("standby_threads cannot be combined with native handlers, which hold no loop")
-        self.handler_threads = self.threads_of(native, threads, self.limits)
+        try:
+            module = import_module("syncless.native.handlerthreads")  # most servers have none
+        except ModuleNotFoundError:  # setup.py builds it where the system has epoll
+            raise ValueError("native handlers need epoll, and this syncless was built without it") from None
+        self.handler_threads = module.NativeHandlers(native, threads, self.limits)
+
+    def _sessions(self) -> Sessions | None:
+        """Makes the sessions of HTTP/2; None if it is not built."""
+        try:
+            module = import_module("syncless.http.http2.session")  # few servers have it
+        except ModuleNotFoundError:  # setup.py builds it where libnghttp2 is
+            return None
+        maker: Sessions = module.HTTP2(self.limits.streams, self.http2 == "cleartext")
+        return maker
 
     # -- starting -----------------------------------------------------------------------------------------
 
@@ -256,7 +239,7 @@ class Server:
             if bound is not None:
                 bound()
             self.request_slots.begin()
-            self.begin_application()
+            self.application.begin(self)
             for sock, tls in opened:
                 listener = self._listener(sock, tls)
                 control = self.handler_threads.control(self, listener, sock, tls)
@@ -281,6 +264,11 @@ class Server:
         application = self.handler_threads.share(self, self.application_at(address), tls)
         return self.listener_for(application, address, tls)
 
+    def application_at(self, address: Any) -> Application:
+        """Answers the requests of a listener, whose socket has this address (getsockname())."""
+        place = Place(self, address, *place_of(address), self.limits.remembered, self.pages)
+        return self.application.at(place)
+
     def listener_for(self, application: Application, address: Any, tls: bool) -> Listener:
         """A listener in this thread's loop, for a socket with this address whose requests the application
         answers."""
@@ -303,7 +291,7 @@ class Server:
         if self.slow_requests is not None:
             listener.report_slow(self.slow_requests)
         if self.http2 == "cleartext" or (self.http2 == "tls" and tls):
-            listener.http2 = self.sessions()
+            listener.http2 = self._sessions()
         return listener
 
     def reopen_logs(self) -> None:
@@ -428,7 +416,7 @@ class Server:
             self._wait_closed(2.0, True)
             for listener in self._stopping:
                 close_rest(listener)
-            self.end_application(0.0 if self._hurried else seconds)
+            self.application.end(0.0 if self._hurried else seconds)
             self.request_slots.end()
         finally:
             self.handler_threads.close()

@@ -18,7 +18,8 @@ from syncless.http.limits import Limits
 from syncless.http.websocket.websocket import WebSocket, WebSocketClosed
 from syncless.server.program.hooks import HookFailed
 from syncless.server.program.slot import WorkersFailed
-from syncless.server.serve import Server, serve
+from syncless.server.serve import serve
+from syncless.server.server import Server
 
 __all__ = [
     "ApplicationFailed",

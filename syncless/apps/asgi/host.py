@@ -12,12 +12,12 @@ from syncless.apps.asgi.application import ASGIApplication
 from syncless.apps.asgi.lifespan import Lifespan
 from syncless.apps.asgi.middleware import HooksMiddleware, StaticFilesMiddleware
 from syncless.apps.asgi.tasks import RootTask, Tasks
+from syncless.apps.host import Hook, Host, Place, Serving
 from syncless.apps.loading import ApplicationFailed
+from syncless.apps.wsgi.host import pages_at
 from syncless.asyncio.backgroundloop import await_, background_loop
 from syncless.asyncio.eventloop import running_loop
-from syncless.http.exchange import Application
-from syncless.server.program.hooks import Hook
-from syncless.server.server import Server
+from syncless.http.exchange import Application, MountedApplications
 
 VERSIONS = {"version": "3.0", "spec_version": "2.4"}
 
@@ -38,13 +38,12 @@ class Behind:
         await self.application(scope, receive, send)
 
 
-class Host:
-    """Stands for the application in a Server."""
+class ASGIHost(Host):
+    """``root_path``: as for Behind. ``lifespan``: "auto", "on" or "off", see `serve`."""
 
-    def __init__(self, application: Any, lifespan: str = "auto"):
-        self.call = application
+    def __init__(self, application: Any, root_path: str = "", lifespan: str = "auto"):
+        self.call = Behind(application, root_path) if root_path else application
         self.lifespan = lifespan
-        """"auto", "on" or "off": see `serve`."""
         self._loop: Any = None
         self._lifespan: Lifespan | None = None
         self._state: dict[str, Any] | None = None
@@ -53,8 +52,7 @@ class Host:
         self._stopping = asyncio.Event()
         """Set when the server is told to stop."""
 
-    def begin_in(self, server: Server) -> None:
-        """Before the first request. ApplicationFailed if the application says that it cannot start."""
+    def begin(self, server: Serving) -> None:
         if server.compression is not None:
             raise ValueError(
                 "compress works for WSGI applications; an ASGI application compresses by a middleware of its "
@@ -69,7 +67,7 @@ class Host:
         server.told_to_stop.add_done_callback(lambda _: stopping.set())
         await_(self._start(server))
 
-    async def _start(self, server: Server) -> None:
+    async def _start(self, server: Serving) -> None:
         server.request_slots.use()
         if self.lifespan == "off":
             return
@@ -80,8 +78,8 @@ class Host:
         else:
             self._lifespan, self._state = lifespan, lifespan.state
 
-    def end_in(self, server: Server, seconds: float) -> None:
-        """After the last response. Cancels the background work that takes longer than `seconds`."""
+    def end(self, seconds: float) -> None:
+        """Cancels the background work that takes longer than `seconds`."""
         if self._tasks is not None and not self._tasks.wait(seconds):
             self._tasks.cancel()
             self._tasks.wait(1.0)
@@ -92,27 +90,27 @@ class Host:
         if root is not None:
             await_(root.end())
 
-    def with_hooks(self, before: Hook | None, after: Hook | None) -> Host:
-        """The same with hooks around each request."""
-        return Host(HooksMiddleware(self.call, before, after), self.lifespan)
+    def with_hooks(self, before: Hook | None, after: Hook | None) -> ASGIHost:
+        return ASGIHost(HooksMiddleware(self.call, before, after), lifespan=self.lifespan)
 
-    def application_at(self, address: Any, server: Server, prefix: str, most: int) -> Application:
-        """The Application for a socket with this address, below this prefix; remembers up to `most` heads."""
+    def at(self, place: Place) -> Application:
+        server, address = place.server, place.address
         call = self.call if server.static is None else StaticFilesMiddleware(self.call, server.static)
         template = {
             "asgi": VERSIONS,
             "scheme": "http",
             "server": address[:2] if isinstance(address, tuple) else (os.fsdecode(address), None),
-            "root_path": prefix,
+            "root_path": place.prefix,
             "extensions": {**extensions.HTTP, extensions.STOPPING: {"event": self._stopping}},
         }
-        return ASGIApplication(
+        application = ASGIApplication(
             call,
             template,
-            most,
+            0 if place.pages else place.heads,
             tasks=self._tasks,
             loop=self._loop,
             limits=server.limits,
             state=self._state,
             forward=server.forwarding,
         )
+        return MountedApplications({}, pages_at(place), application) if place.pages else application

@@ -51,6 +51,14 @@ def page(answer: Callable[[str], tuple[str, bytes, str]]) -> Any:
     return call
 
 
+def nothing_here(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    """A WSGI application where there is none."""
+    body = b"404 Not Found\nNo application is mounted at this path.\n"
+    headers = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
+    start_response("404 Not Found", headers)
+    return [body]
+
+
 Before = Callable[[dict[str, Any]], None]
 After = Callable[[dict[str, Any], "str | None"], None]
 

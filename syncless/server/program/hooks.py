@@ -2,18 +2,18 @@
 
 Takes functions, or their names ("module:function"), which are imported in the process that calls them. A hook
 without which a process cannot serve (on_start, post_fork) ends it with an error; an error of any other is
-logged. Those of requests are given to the kind of application, see Server.around().
+logged. Those of requests are given to the application, see Host.with_hooks().
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from syncless.apps.host import Hook
 from syncless.apps.loading import ApplicationFailed, load, own_traceback
 from syncless.http.log.errorlog import process_log, running_request
 
-Hook = Callable[..., Any]
 NAMES = ("on_start", "post_fork", "pre_request", "post_request", "pre_stop", "worker_exit")
 
 

@@ -24,10 +24,11 @@ from syncless.http.limits import Limits
 from syncless.http.log.errorlog import process_log, warn
 from syncless.http.log.notices import tell
 from syncless.server.addresses import show
+from syncless.server.kinds import as_host
 from syncless.server.program.banner import announce
 from syncless.server.program.blocking import Patch
 from syncless.server.program.hooks import Hooks
-from syncless.server.program.preparing import Preparation, nothing_yet
+from syncless.server.program.preparing import Preparation
 from syncless.server.program.process import ServiceManager
 from syncless.server.program.reporting import OfMaster
 from syncless.server.program.running import LAST_CALL, Terminal, delay_notice, refusing_signals
@@ -44,7 +45,6 @@ from syncless.server.program.slot import (
     set_number_of_workers,
 )
 from syncless.server.program.worker import Work, fork
-from syncless.server.server import Server
 from syncless.server.status.options import StatusOptions
 
 LONGEST_LAST_CALL = 3.0
@@ -75,7 +75,6 @@ class Master:
 
     def __init__(
         self,
-        server_type: type[Server],
         application: Any,
         host: str,
         port: int,
@@ -93,23 +92,21 @@ class Master:
         wanted = min(self.processors, MOST_WORKERS) if workers == AUTO else workers
         if not isinstance(wanted, int) or wanted < 1 or wanted > MOST_WORKERS:
             raise ValueError(f"workers must be {AUTO!r} or from 1 to {MOST_WORKERS}, not {workers}")
-        self.server_type = server_type
         if preload:
             patch()
             with admitted():
-                application = server_type.adapt(application)
+                application = as_host(application)
         self.application = application
         self.quiet = quiet
         self.patch = patch
         self.preparation = preparation or Preparation(Hooks())
         self.options = options
         # made only to check the arguments, and for the sockets: it never starts
-        pattern = server_type(
-            self.application if callable(self.application) else nothing_yet, host, port, **options
-        )
+        if callable(application):
+            as_host(application)  # whose mistake is told now
+        pattern = self.preparation.make_server(host, port, **options)
         self.sockets = SharedSockets(pattern.sockets, bool(options.get("reuse_port")))
         self.logs = pattern.logs
-        self.preparation.own_files(self.logs)
         self.limits: Limits = pattern.limits
         self.slots = [Slot() for _ in range(wanted)]
         self.leaving: list[Worker] = []
@@ -411,7 +408,6 @@ class Master:
         clock = next(number for number in range(CLOCKS) if number not in taken)
         BEAT.pack_into(self.clocks, clock * BEAT.size, 0.0)
         work = Work(
-            server_type=self.server_type,
             application=self.application,
             options=self.options,
             patch=self.patch,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from syncless.apps.loading import admit, enter
 from syncless.http.log.errorlog import warn
 from syncless.http.log.serverlogs import Logs
+from syncless.server.kinds import as_host
 from syncless.server.program.hooks import Hooks
 from syncless.server.program.privileges import Privileges
 from syncless.server.server import Server
@@ -25,15 +26,14 @@ class Preparation:
     native: Mapping[str, Any] | None = None
     native_threads: int = 0
 
-    def make_server(self, make: Callable[[Any], Server], application: Any) -> Server:
-        """A Server, by `make`, that gets its application by take(): code of users runs neither as root nor
-        before the hook."""
-        server = make(nothing_yet)
-        server.application = application
+    def make_server(self, host: str = "", port: int = 0, **options: Any) -> Server:
+        """A Server that gets its application by take(): code of users runs neither as root nor before the
+        hook."""
+        server = Server(nothing_yet, host, port, **options)
         self.own_files(server.logs)
         return server
 
-    def take(self, server: Server, hook: str) -> None:
+    def take(self, server: Server, application: Any, hook: str) -> None:
         """Drops the privileges, calls the hook, and has the application imported, if it is a name, and its
         requests call their hooks. HookFailed, ValueError, and the errors of `load`."""
         if self.privileges is not None:
@@ -45,12 +45,13 @@ class Preparation:
                 server.handle_natively(self.native, self.native_threads)
         self.hooks.call(hook)
         try:
-            server.application = server.adapt(server.application)
+            host = as_host(application)
         except TypeError as error:
             raise ValueError(str(error)) from None
         before, after = self.hooks.for_request("pre_request"), self.hooks.for_request("post_request")
         if before is not None or after is not None:
-            server.application = server.around(server.application, before, after)
+            host = host.with_hooks(before, after)
+        server.application = host
 
     def enter_again(self) -> None:
         """Follows the name of the folder anew: a deployment may have pointed a symbolic link elsewhere."""

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 
 from syncless._core.calls.sidethread import SideThread, wait_readable
+from syncless.apps.wsgi.middleware import page
 from syncless.http.limits import Limits
 from syncless.http.log.errorlog import process_log, warn
 from syncless.server.program.slot import Slot, Worker
@@ -37,10 +38,10 @@ def add_pages(
     """The server shows at its main addresses what is to be seen there: metrics, health."""
     if options.path is not None:
         metrics = Metrics(scoreboard)
-        server.pages[options.path] = server.page(lambda accept: ("200 OK", *metrics(accept)))
+        server.pages[options.path] = page(lambda accept: ("200 OK", *metrics(accept)))
     if options.health_path is not None:
         for path, well in zip(HEALTH_PATHS, (lambda: True, is_ready), strict=True):
-            server.pages[options.health_path + path] = server.page(_health_page(well))
+            server.pages[options.health_path + path] = page(_health_page(well))
 
 
 def _health_page(well: Callable[[], bool]) -> Callable[[str], tuple[str, bytes, str]]:

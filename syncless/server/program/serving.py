@@ -7,24 +7,24 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from syncless.apps.host import Hook
 from syncless.apps.loading import admitted, enter, hold_back, refuse_while_importing
 from syncless.http.log.errorlog import configure, warn
 from syncless.http.log.notices import open_missing
 from syncless.io.guardedfiles import is_privileged, will_give_up
+from syncless.server.kinds import as_host
 from syncless.server.program.blocking import Patch, StallWarning, warn_of_blocking_modules
 from syncless.server.program.firstprocess import begin_in_child
-from syncless.server.program.hooks import Hook, Hooks
+from syncless.server.program.hooks import Hooks
 from syncless.server.program.master import Master
 from syncless.server.program.preparing import Preparation
 from syncless.server.program.privileges import Privileges
 from syncless.server.program.process import PidFile
 from syncless.server.program.reporting import OfProcess, shown
-from syncless.server.server import Server
 from syncless.server.status.options import StatusOptions
 
 
 def serve_until_stopped(
-    server_type: type[Server],
     application: Any,
     host: str,
     port: int,
@@ -46,7 +46,7 @@ def serve_until_stopped(
     health: str | None,
     **options: Any,
 ) -> None:
-    """Carries out `serve` with the Server of one kind of application. ``options``: more arguments for it."""
+    """Carries out `serve`. ``options``: more arguments for its Server."""
     refuse_while_importing()
     open_missing()
     begin_in_child()
@@ -74,7 +74,6 @@ def serve_until_stopped(
     with PidFile(pid_file, None if workers else privileges):
         if workers:
             Master(
-                server_type,
                 application,
                 host,
                 port,
@@ -89,15 +88,15 @@ def serve_until_stopped(
             return
         patch()
         if privileges is None:  # errors of the application come before its sockets
-            application = server_type.adapt(application)
-        server = preparation.make_server(lambda it: server_type(it, host, port, **options), application)
+            application = as_host(application)
+        server = preparation.make_server(host, port, **options)
         silent = quiet or server.standby_threads  # a takeover is told by itself
         with shown(seen, server) as view, contextlib.nullcontext() if silent else StallWarning():
             server.run(
                 quiet=quiet,
                 delay=server.limits.stop_delay_seconds,
                 status_urls=view.status.urls if view else (),
-                bound=lambda: preparation.take(server, "on_start"),
+                bound=lambda: preparation.take(server, application, "on_start"),
                 started=lambda: _started(view, seen, quiet),
                 told=lambda: _told(view),
                 stopping=lambda: preparation.hooks.call_at_end("pre_stop"),

@@ -58,7 +58,6 @@ ORPHAN_SECONDS = 2
 class Work:
     """The orders of a master to one worker."""
 
-    server_type: type[Server]
     application: Any
     options: Mapping[str, Any]
     """For its Server."""
@@ -99,10 +98,8 @@ class Work:
         try:
             self.patch()
             options = {**self.options, "bind": binds, "multiprocess": True}
-            server = self.preparation.make_server(
-                lambda application: self.server_type(application, **options), self.application
-            )
-            self.preparation.take(server, "post_fork")
+            server = self.preparation.make_server(**options)
+            self.preparation.take(server, self.application, "post_fork")
             if self.reporting is not None:
                 self.reporting.begin(server)
         except (ApplicationNotFound, ApplicationFailed, HookFailed, OSError, TypeError, ValueError) as error:

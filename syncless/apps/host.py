@@ -1,0 +1,82 @@
+"""Host: a kind of application, as a server sees it. WSGI and ASGI are the hosts of wsgi/host.py and
+asgi/host.py; server/mounts.py has several by their paths. server/kinds.py makes one of what a user gives.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from syncless._core.wait.sync import Event
+from syncless.http.exchange import Application
+from syncless.http.limits import Limits
+
+if TYPE_CHECKING:
+    from syncless.http.content.compression import Compression
+    from syncless.http.content.static.files import StaticFiles
+    from syncless.http.log.serverlogs import Logs
+    from syncless.http.trust import Forward
+
+Hook = Callable[..., Any]
+"""A function of the user's."""
+
+
+class Slots(Protocol):
+    """Values of `threading.local`; see server/slots.py."""
+
+    def use(self) -> None: ...
+
+
+class Serving(Protocol):
+    """A Server, as far as a host asks it."""
+
+    limits: Limits
+    logs: Logs
+    static: StaticFiles | None
+    compression: Compression | None
+    forwarding: Forward | None
+    multiprocess: bool
+    told_to_stop: Event
+
+    @property
+    def request_slots(self) -> Slots: ...
+
+
+class Place(NamedTuple):
+    """Where a host answers."""
+
+    server: Serving
+    address: Any
+    """Of the listening socket, as getsockname() gives it."""
+    name: str
+    port: str
+    """The same as text; without a port it is ""."""
+    heads: int
+    """Request heads that may be remembered."""
+    pages: Mapping[str, Any] = {}
+    """WSGI callables by their path, which answer there in place of the application."""
+    prefix: str = ""
+    """Of the paths for which it answers, without a slash at its end."""
+
+    def below(self, prefix: str) -> Place:
+        """The place of one application among several."""
+        return self._replace(heads=0, pages={}, prefix=self.prefix + prefix)
+
+
+class Host(ABC):
+    """An application of some kind. A server calls begin(), then at() for each of its listeners, and end()."""
+
+    def begin(self, server: Serving) -> None:  # noqa: B027  most have nothing to do
+        """Before the first request; it may wait. ApplicationFailed; ValueError for what this kind cannot."""
+
+    def end(self, seconds: float) -> None:  # noqa: B027
+        """After the last response. The application has this many seconds to end its work."""
+
+    @abstractmethod
+    def at(self, place: Place) -> Application:
+        """Answers the requests of a listener."""
+
+    @abstractmethod
+    def with_hooks(self, before: Hook | None, after: Hook | None) -> Host:
+        """The same with functions that are called before and after each request."""
