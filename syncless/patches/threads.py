@@ -19,12 +19,12 @@ import weakref
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial, wraps
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from syncless._core.calls.threads import thread_count
+from syncless._core.calls.threads import start_os_thread, thread_count
 from syncless._core.cpython.forkhooks import at_fork
-from syncless._core.cpython.functions import original_of
+from syncless._core.cpython.functions import class_of, original_of
 from syncless._core.cpython.threadlocal import separate_thread_locals
 from syncless._core.current import current, may_park, uninterrupted
 from syncless._core.handling import is_main_thread
@@ -33,7 +33,7 @@ from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches import anyio
 from syncless.patches.preemption import Preemption
-from syncless.patches.registry import Patcher, class_of, instances_of, when_imported
+from syncless.patches.registry import Patcher, instances_of, when_imported
 from syncless.patches.types import locks
 from syncless.patches.types.locks import watch_threads
 
@@ -268,7 +268,7 @@ def join_handle(self: Any, timeout: float | None = None) -> None:
     ended = _ends.get(id(self))
     if ended is None:
         ended = _ends[id(self)] = Event()
-        _start_os_thread(_set_at_end, (self, ended))
+        start_os_thread(_set_at_end, (self, ended))
     ended.wait(None if waits else timeout)
 
 
@@ -449,8 +449,10 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(_thread, "_count", count, "counts OS threads")
     patcher.rebind(_thread, "set_name", set_name, "names the OS thread")
     patcher.rebind(_thread, "_set_sentinel", set_sentinel, "waits for the end of an OS thread")
+    # a debugger's in its place gives the handle to the interpreter's function, which starts an OS thread
+    if isinstance(getattr(_thread, "start_joinable_thread", None), BuiltinFunctionType):
+        patcher.rebind(_thread, "_ThreadHandle", ThreadHandle, "waits for the end of an OS thread")
     patcher.rebind(_thread, "start_joinable_thread", start_joinable_thread, "starts an OS thread")
-    patcher.rebind(_thread, "_ThreadHandle", ThreadHandle, "waits for the end of an OS thread")
     patcher.rebind(_thread, "_shutdown", shutdown, "does not know of threads that are tasklets")
     patcher.rebind(signal, "pthread_kill", pthread_kill, "knows OS threads only")
     patcher.rebind(time, "pthread_getcpuclockid", pthread_getcpuclockid, "knows OS threads only")

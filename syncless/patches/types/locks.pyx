@@ -56,9 +56,8 @@ from syncless._core.wait.sync cimport wait_for_lock
 from syncless._core.wait.waitqueue cimport WaitQueue, queue_pop
 from syncless.patches.types.unparked cimport acquire_alone, ident_of, is_on_loop, patience, refuse, seconds_to
 
-from syncless._core.cpython.functions import original_of, take_place
+from syncless._core.cpython.functions import class_of, original_of, take_place
 from syncless._core.current import uninterrupted
-from syncless.patches.registry import class_of
 
 cdef enum:
     RUNNING_ONE = -1
