@@ -232,6 +232,8 @@ def park(str why="wake()", timeout=None):
     `timeout` seconds."""
     cdef Loop loop = get_loop()
     cdef BaseTasklet tasklet = loop.current
+    if timeout is not None and Py_IsFinalizing():
+        return False, None              # nobody is left to wake it
     if loop.park(IN_PARK, why, deadline_after(timeout)) == WOKEN:
         value, tasklet.value = tasklet.value, None
         return True, value

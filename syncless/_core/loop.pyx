@@ -61,6 +61,7 @@ from syncless._core.cpython.functions import original_of
 from syncless._core.poll.backends import new_poller
 
 cdef object _set_wakeup_fd = original_of(signal.set_wakeup_fd)
+cdef int signal_fd = -1     # the descriptor of ours by which signals wake a loop; its parent's in a child
 
 
 @cython.final
@@ -413,7 +414,6 @@ cdef class Loop(Scheduler):
     def __cinit__(self):
         self.events = <PollEvent*> PyMem_Malloc(EVENTS * sizeof(PollEvent))
         self.thread_id = threading.get_ident()
-        self.signal_fd = -1
         self.slack = TIMER_SLACK
         self.endless = set()
         if self.events == NULL:
@@ -441,13 +441,20 @@ cdef class Loop(Scheduler):
         """Fact: a signal that comes while C code runs is noted by the interpreter and handled by the next
         Python code. Danger: the loop looks for signals, finds none, one comes, and it goes to sleep.
         Decision: the interpreter writes to the wake-up pipe. Price: one write per signal. Guarded by
-        tests/core/test_loop.py::test_signals_are_never_overslept."""
-        self.hears_signals = self.forked or self.thread_id == threading.main_thread().ident
-        if self.hears_signals:
-            before, self.signal_fd = self.signal_fd, self.poller.wake_fd
+        tests/core/test_loop.py::test_signals_are_never_overslept.
+
+        The interpreter says which thread is the main one: in the child of a fork it knows before threading
+        does."""
+        global signal_fd
+        try:
             previous = _set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
-            if previous not in (-1, self.signal_fd, before) and not self.forked:
-                _set_wakeup_fd(previous)     # somebody else's, who wakes up by it
+        except ValueError:
+            self.hears_signals = False
+            return 0
+        self.hears_signals = True
+        before, signal_fd = signal_fd, self.poller.wake_fd
+        if previous not in (-1, signal_fd, before) and not self.forked:
+            _set_wakeup_fd(previous)         # somebody else's, who wakes up by it
         return 0
 
     def take_wakeup_fd(self) -> int:

@@ -226,6 +226,8 @@ cdef Loop get_loop():
         return <Loop> syncless_tls_loop
     if syncless_parents_loop != NULL:
         return begin_child()
+    if Py_IsFinalizing():
+        raise RuntimeError("the interpreter is ending, and this thread has not used syncless before")
     loop = Loop()
     loop.start()
     scheduler.new_main(loop)

@@ -17,11 +17,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core.cpython.functions import original_of
+from syncless._core.cpython.functions import class_of, original_of
 from syncless._core.cpython.layouts import checked
 from syncless._core.current import give_way, wait_readable
 from syncless._core.wait import select as engine
-from syncless.patches.registry import Patcher, class_of
+from syncless.patches.registry import Patcher
 
 LONGEST = 2_000_000
 """Seconds. The interpreter accepts any timeout up to this."""

@@ -355,20 +355,6 @@ class Patcher:
             setattr(module, name, new)
 
 
-def class_of(module: ModuleType, name: str) -> Any:
-    """The class that a module defines by that name, also where a profiler or a tracer has put a wrapper or a
-    subclass in its place. If there is none, what is in its place."""
-    found = getattr(module, name)
-    is_class = isinstance(found, type)
-    classes: list[type] = [*reversed(found.__mro__)] if is_class else [object]
-    for each in classes:
-        if each.__module__ == module.__name__ and each.__qualname__ == name:
-            return each
-        if not is_class:
-            classes.extend(type.__subclasses__(each))
-    return found
-
-
 def instances_of(kind: type[T]) -> list[T]:
     """All objects of a class written in Python, and of its subclasses: each refers to its class."""
     classes: list[type] = [kind]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import socket
 
+from syncless._core.cpython.functions import class_of
 from syncless.io import dns
 from syncless.io import socket as cooperative
-from syncless.patches.registry import Patcher, class_of
+from syncless.patches.registry import Patcher
 
 BLOCKING = """
     accept bind connect connect_ex recv recv_into recvfrom recvfrom_into recvmsg recvmsg_into

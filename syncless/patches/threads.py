@@ -11,18 +11,20 @@ from __future__ import annotations
 import _thread
 import dis  # noqa: F401  cleanup.py needs it where a tasklet waits for a module's lock, which must import nothing
 import importlib
+import signal
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial, wraps
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from syncless._core.calls.threads import thread_count
+from syncless._core.calls.threads import start_os_thread, thread_count
 from syncless._core.cpython.forkhooks import at_fork
-from syncless._core.cpython.functions import original_of
+from syncless._core.cpython.functions import class_of, original_of
 from syncless._core.cpython.threadlocal import separate_thread_locals
 from syncless._core.current import current, may_park, uninterrupted
 from syncless._core.handling import is_main_thread
@@ -31,7 +33,7 @@ from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches import anyio
 from syncless.patches.preemption import Preemption
-from syncless.patches.registry import Patcher, class_of, instances_of, when_imported
+from syncless.patches.registry import Patcher, instances_of, when_imported
 from syncless.patches.types import locks
 from syncless.patches.types.locks import watch_threads
 
@@ -211,6 +213,30 @@ def set_sentinel() -> Any:
     return locks.end_of_thread(this_tasklet())
 
 
+def os_ident(ident: int) -> int:
+    """The system's number of the thread that has this number in the program.
+
+    Fact: the system believes any number and reads memory there. Danger: a tasklet's is the address of another
+    object. Decision: it is the thread in which the tasklet runs."""
+    frames = _current_frames()
+    if ident in frames or (ident not in _active and ident != locks.get_ident()):
+        return ident
+    return next((loop.thread_id for loop in all_loops() if loop.thread_id in frames), _get_os_ident())
+
+
+def pthread_kill(thread_id: int, signalnum: int, /) -> None:
+    """signal.pthread_kill, also for a thread that is a tasklet."""
+    _pthread_kill(os_ident(thread_id), signalnum)
+
+
+def pthread_getcpuclockid(thread_id: int, /) -> int:
+    """time.pthread_getcpuclockid; tasklets of a thread have the same one."""
+    return int(_pthread_getcpuclockid(os_ident(thread_id)))
+
+
+_current_frames = original_of(sys._current_frames)
+_pthread_kill: Any = original_of(getattr(signal, "pthread_kill", None))
+_pthread_getcpuclockid: Any = original_of(getattr(time, "pthread_getcpuclockid", None))
 _set_sentinel: Any = original_of(getattr(_thread, "_set_sentinel", None))
 _get_os_ident = original_of(_thread.get_ident)
 
@@ -242,7 +268,7 @@ def join_handle(self: Any, timeout: float | None = None) -> None:
     ended = _ends.get(id(self))
     if ended is None:
         ended = _ends[id(self)] = Event()
-        _start_os_thread(_set_at_end, (self, ended))
+        start_os_thread(_set_at_end, (self, ended))
     ended.wait(None if waits else timeout)
 
 
@@ -423,9 +449,13 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(_thread, "_count", count, "counts OS threads")
     patcher.rebind(_thread, "set_name", set_name, "names the OS thread")
     patcher.rebind(_thread, "_set_sentinel", set_sentinel, "waits for the end of an OS thread")
+    # a debugger's in its place gives the handle to the interpreter's function, which starts an OS thread
+    if isinstance(getattr(_thread, "start_joinable_thread", None), BuiltinFunctionType):
+        patcher.rebind(_thread, "_ThreadHandle", ThreadHandle, "waits for the end of an OS thread")
     patcher.rebind(_thread, "start_joinable_thread", start_joinable_thread, "starts an OS thread")
-    patcher.rebind(_thread, "_ThreadHandle", ThreadHandle, "waits for the end of an OS thread")
     patcher.rebind(_thread, "_shutdown", shutdown, "does not know of threads that are tasklets")
+    patcher.rebind(signal, "pthread_kill", pthread_kill, "knows OS threads only")
+    patcher.rebind(time, "pthread_getcpuclockid", pthread_getcpuclockid, "knows OS threads only")
     patcher.rebind(sys, "_settraceallthreads", set_trace_in_all_threads, "sees the running tasklet only")
     patcher.rebind(sys, "_setprofileallthreads", set_profile_in_all_threads, "sees the running tasklet only")
     _members(patcher, _condition, CONDITION, "takes the long way through Python")

@@ -13,7 +13,8 @@ from typing import Any
 
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import Share
-from syncless.patches.registry import Patcher, class_of
+from syncless._core.cpython.functions import class_of
+from syncless.patches.registry import Patcher
 from syncless.patches.types import tlscalls
 
 LOADS = ("load_cert_chain", "load_verify_locations", "set_default_verify_paths", "load_dh_params")

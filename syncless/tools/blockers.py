@@ -263,6 +263,7 @@ LIBC = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libc.musl", "l
 UNREAD = "if it computes, give it to another process; if it waits, @offload or run_in_thread()"
 PYTHON = "it computes in Python: give it to another process, or let it wait now and then (sleep(0))"
 WAIT = "it waits: patch_all() for Python itself, patch_native() for a module in C, or run_in_thread()"
+CTYPES = "it waits in C, below ctypes: @offload, patch_all(offload=[...]) or run_in_thread()"
 REFUSING = (
     "it waits where patch_native() changes nothing: @offload, patch_all(offload=[...]) or run_in_thread()"
 )
@@ -311,7 +312,7 @@ def cure_of(frames: Frames) -> str:
         return OWN_THREAD
     if WAITS.intersection(calls) or (calls and not any(calls)):
         if extension and is_refused(extension):
-            return WAIT
+            return CTYPES if os.path.basename(extension).startswith("_ctypes.") else WAIT
         if row is not None and row.verdict == REFUSED:
             return REFUSING
         if not extension:  # the whole stack is not always read

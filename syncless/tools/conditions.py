@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from syncless._core.cpython.functions import class_of
 from syncless._core.current import current, next_thrown, uninterrupted
 from syncless._core.tasklet import Tasklet
 from syncless._core.wait.sync import Event, Lock, Semaphore
@@ -171,7 +172,7 @@ class Condition:
         self.notify(len(self._waiters))
 
 
-class Barrier(threading.Barrier):
+class Barrier(class_of(threading, "Barrier")):  # type: ignore[misc]
     """Tasklets wait for each other until there are `parties` of them (threading.Barrier, whose
     BrokenBarrierError it raises)."""
 

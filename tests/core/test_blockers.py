@@ -285,6 +285,7 @@ def test_cure_names_the_imported_module_where_the_stack_shows_only_its_library(m
         ("grpc/_cython/cygrpc.cpython-311-x86_64-linux-gnu.so", "patch_all(), whose area `drivers` "),
         ("lib-dynload/_sqlite3.cpython-311-x86_64-linux-gnu.so", "patch_all(), under which the statements "),
         ("lib-dynload/_ssl.cpython-311-x86_64-linux-gnu.so", "patch_all() for Python itself"),
+        ("lib-dynload/_ctypes.cpython-311-x86_64-linux-gnu.so", "below ctypes: @offload, "),
         ("libssl.so.3", "@offload, patch_all(offload=[...])"),
     ],
 )

@@ -111,6 +111,60 @@ def test_waits_that_nothing_can_end_are_over_at_once():
     ]
 
 
+OURS = """
+import os, sys, types
+import syncless
+
+LONG = 100000.0
+silent, other_end = os.pipe()
+ready, also_other_end = os.pipe()
+os.write(also_other_end, b"x")
+waits = {
+    "park": lambda call=syncless.park: call("nobody", LONG),
+    "park for ever": lambda call=syncless.park: call("nobody"),
+    "select of an event": lambda call=syncless.select, event=syncless.Event(): call([event], LONG),
+    "select for ever": lambda call=syncless.select, event=syncless.Event(): call([event]),
+    "select of a set one": lambda call=syncless.select, events=(syncless.Event(), syncless.Event()): (
+        events[1].set(), call(events, LONG))[1],
+    "select of files": lambda call=syncless.select: call([silent, ready], LONG),
+    "select of a silent one": lambda call=syncless.select: call([silent, syncless.Event()], 0.01),
+    "select of a time": lambda call=syncless.select, after=syncless.after: call([silent, after(0.01)]),
+}
+
+class Last:
+    def __del__(self, write=os.write, repr=repr, waits=waits, ending=sys.is_finalizing):
+        found = []
+        for name, call in waits.items():
+            try:
+                result = call()
+            except Exception as error:
+                result = type(error).__name__
+            found.append((name, result))
+        write(1, repr((ending(), found)).encode())
+
+module = sys.modules["last"] = types.ModuleType("last")     # goes while its functions' modules are whole
+module.last = Last()
+del module
+"""
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_our_own_waits_that_nothing_can_end_are_over_at_once(used):
+    """And a thread that has not used syncless before cannot begin then."""
+    ending, found = ended(OURS + ("syncless.sleep(0)" if used else ""))
+    assert ending
+    assert found == [
+        ("park", (False, None) if used else "RuntimeError"),
+        ("park for ever", "RuntimeError"),
+        ("select of an event", (None, None) if used else "RuntimeError"),
+        ("select for ever", "RuntimeError"),
+        ("select of a set one", (1, None) if used else "RuntimeError"),
+        ("select of files", (1, None) if used else "RuntimeError"),
+        ("select of a silent one", (None, None) if used else "RuntimeError"),
+        ("select of a time", (1, None) if used else "RuntimeError"),
+    ]
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 15), reason="Python 3.15 raises PythonFinalizationError")
 def test_what_is_told_is_what_plain_python_tells():
     short = WAITS.replace("LONG = 100000.0", "LONG = 0.01")

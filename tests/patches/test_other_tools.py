@@ -132,6 +132,17 @@ def test_class_is_found_behind_what_stands_in_its_place(kind):
     assert run_python(program) == ""
 
 
+def test_class_of_ours_is_made_though_what_stands_for_its_base_is_none():
+    program = """
+import threading
+original = threading.Barrier
+threading.Barrier = lambda *args: original(*args)
+import syncless
+assert issubclass(syncless.Barrier, original)
+"""
+    assert run_python(program) == ""
+
+
 def test_what_stands_for_no_class_is_left_alone_with_a_warning():
     program = """
 import warnings
@@ -144,6 +155,39 @@ with warnings.catch_warnings(record=True) as told:
 patcher.undo()
 assert [type(each.message) for each in told] == [RuntimeWarning] * 2, told
 assert "wait() of <built-in function len>, which is no class, is not patched" in str(told[0].message), told[0]
+"""
+    assert run_python(program) == ""
+
+
+def test_threads_are_started_and_joined_beside_a_debugger_that_starts_them():
+    """As pydevd does: both modules have a function of its own, which calls the interpreter's."""
+    program = """
+import _thread, threading
+def wrapper(original):
+    def start(function, *args, **kwargs):
+        begun.append(function)
+        return original(function, *args, **kwargs)
+    return start
+begun, names = [], ("start_new_thread", "start_joinable_thread")
+originals = {name: getattr(_thread, name) for name in names if hasattr(_thread, name)}
+for name, original in originals.items():
+    for module, prefix in ((_thread, ""), (threading, "_")):
+        if hasattr(module, prefix + name):
+            setattr(module, prefix + name, wrapper(original))
+from syncless.patches import patch_all, unpatch
+def meet():
+    here, there = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: (here.set(), there.wait()))
+    thread.start()
+    here.wait()
+    assert thread.is_alive()
+    there.set()
+    thread.join()
+    assert not thread.is_alive()
+for change in (patch_all, unpatch):
+    change()
+    meet()
+assert len(begun) == 2, begun
 """
     assert run_python(program) == ""
 

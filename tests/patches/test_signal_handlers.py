@@ -89,6 +89,7 @@ PLACES = {
     "main": "all_of_them()",
     "thread": "thread = threading.Thread(target=all_of_them); thread.start(); thread.join()",
     "coroutine": "asyncio.run(in_coroutine())",
+    "OS thread": "asyncio.run(asyncio.to_thread(all_of_them))",
 }
 
 

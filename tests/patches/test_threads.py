@@ -207,3 +207,52 @@ assert concurrent.futures.ThreadPoolExecutor(1).submit(int, "8").result() == 8
 print("forked")
 """
     assert run_python(program) == "forked\n"
+
+
+NUMBERS = """
+import asyncio, os, signal, sys, threading, time
+heard, told = [], threading.Event()
+def handler(number, frame):
+    heard.append(threading.current_thread() is threading.main_thread())
+    told.set()
+def try_numbers(where):
+    for thread in (threading.current_thread(), threading.main_thread()):
+        signal.pthread_kill(thread.ident, 0)
+        signal.pthread_kill(thread.ident, signal.SIGUSR1)
+        told.wait()
+        told.clear()
+        assert time.clock_gettime(time.pthread_getcpuclockid(thread.ident)) > 0
+    print(where, heard, flush=True)
+    heard.clear()
+def in_child(where):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.signal(signal.SIGUSR1, handler)
+            try_numbers("child of " + where)
+            sys.stdout.flush()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+def both(where):
+    try_numbers(where)
+    in_child(where)
+async def coroutine():
+    both("coroutine")
+signal.signal(signal.SIGUSR1, handler)
+both("main")
+for where, target in (("thread", lambda: both("thread")), ("loop", lambda: asyncio.run(coroutine()))):
+    thread = threading.Thread(target=target)
+    thread.start()
+    thread.join()
+asyncio.run(coroutine())
+asyncio.run(asyncio.to_thread(both, "OS thread"))
+"""
+
+
+def test_number_of_a_thread_that_is_a_tasklet_is_understood_as_its_os_threads():
+    """The system takes it for a pointer."""
+    places = ("main", "thread", "coroutine", "coroutine", "OS thread")
+    lines = [f"{prefix}{place} [True, True]" for place in places for prefix in ("", "child of ")]
+    assert check(NUMBERS).splitlines() == [*lines, "to the end"]

@@ -198,8 +198,6 @@ def places(terminal, command, times):
 
 @pytest.mark.parametrize("words", [(), tuple(SYNCLESS)], ids=["plain", "patched"])
 def test_steps_of_pdb_stay_in_their_thread(tmp_path, words):
-    if words and sys.version_info >= (3, 14):
-        pytest.skip("pdb's backend since Python 3.14 steps into the functions of the patch: open")
     (tmp_path / "program.py").write_text(STEPS)
     terminal = Terminal(*words, "program.py", folder=tmp_path)
     try:

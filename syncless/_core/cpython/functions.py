@@ -57,6 +57,20 @@ def take_place(original: Any, function: Callable[..., Any]) -> Callable[[], None
     return partial(change_builtin_back, original)
 
 
+def class_of(module: ModuleType, name: str) -> Any:
+    """The class that a module defines by that name, also where a profiler or a tracer has put a wrapper or a
+    subclass in its place. If there is none, what is in its place."""
+    found = getattr(module, name)
+    is_class = isinstance(found, type)
+    classes: list[type] = [*reversed(found.__mro__)] if is_class else [object]
+    for each in classes:
+        if each.__module__ == module.__name__ and each.__qualname__ == name:
+            return each
+        if not is_class:
+            classes.extend(type.__subclasses__(each))
+    return found
+
+
 def _may_change(function: Any) -> bool:
     if type(function) is FunctionType:
         return function.__closure__ is None

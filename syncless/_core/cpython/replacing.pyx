@@ -16,6 +16,8 @@ from cpython.dict cimport PyDict_DelItem, PyDict_SetItem
 from cpython.object cimport PyObject
 from libc.stdint cimport uintptr_t
 
+from syncless._core.cpython.tracing cimport is_watched  # no-cython-lint: for the C code below
+
 cdef extern from *:
     """
     static PyObject *syncless_type_dict(PyObject *type) { return ((PyTypeObject *)type)->tp_dict; }
@@ -120,13 +122,13 @@ cdef extern from *:
             PyObject *other, PyObject *const *args, size_t count, PyObject *names) {
         PyObject *made;
         PyThreadState *state = PyThreadState_Get();
-        int traced = state->c_tracefunc || state->c_profilefunc;
+        int watched = syncless_is_watched(state);
         Py_INCREF(other);                   /* the call may take the change back */
-        if (traced)
-            syncless_pause_tracing(state, 1);
+        if (watched)
+            syncless_pause_tracing(state, SYNCLESS_PAUSED);
         made = PyObject_Vectorcall(other, args, count, names);
-        if (traced)
-            syncless_pause_tracing(state, -1);
+        if (watched)
+            syncless_pause_tracing(state, -SYNCLESS_PAUSED);
         Py_DECREF(other);
         return made;
     }

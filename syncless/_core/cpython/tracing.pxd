@@ -28,13 +28,25 @@ cdef extern from *:
         return ((uintptr_t)state->c_tracefunc | (uintptr_t)state->c_profilefunc) != 0;
     }
 
-    /* A function of the patch in the place of one in C is not traced either, and counts one: replacing.pyx */
+    /* `tracing` counts the calls of trace functions. Ours are beside it: the interpreter sees only that it
+       is not 0: a call of a function of the patch in the place of one in C (replacing.pyx), and a thread of
+       ours (end_call()). */
+    #define SYNCLESS_PAUSED (1 << 10)
+    #define SYNCLESS_HIDDEN (1 << 20)
+
     static inline int syncless_in_tracer(PyThreadState *state) {
-        return state->tracing > syncless_is_traced(state);
+        return (state->tracing & (SYNCLESS_PAUSED - 1)) != 0;
     }
 
-    #define SYNCLESS_HIDDEN (1 << 20)   /* `tracing` of a thread of ours, see end_call() */
-    static inline int syncless_paused_here(void) { return PyThreadState_Get()->tracing > 0; }
+    /* Whether anything is told of the code that this thread runs. */
+    static inline int syncless_is_watched(PyThreadState *state) {
+    #if PY_VERSION_HEX >= 0x030D0000
+        if (state->eval_breaker >> 8)   /* the version of what tools of sys.monitoring ask for; 0: none */
+            return 1;
+    #endif
+        return syncless_is_traced(state);
+    }
+
     static inline int syncless_hidden_here(void) { return PyThreadState_Get()->tracing >= SYNCLESS_HIDDEN; }
     static inline int syncless_traced_here(void) { return syncless_is_traced(PyThreadState_Get()); }
     static inline int syncless_in_tracer_here(void) { return syncless_in_tracer(PyThreadState_Get()); }
@@ -46,10 +58,11 @@ cdef extern from *:
     bint has_settings "syncless_has_settings" (PyThreadState* state) noexcept
     # the same, of trace and profile functions alone
     bint is_traced "syncless_is_traced" (PyThreadState* state) noexcept
+    # the same, or of a tool of sys.monitoring
+    bint is_watched "syncless_is_watched" (PyThreadState* state) noexcept
     # whether a trace function, or a tool of sys.monitoring, has called the function of the patch that asks
     bint in_tracer "syncless_in_tracer" (PyThreadState* state) noexcept
-    # all for the thread that asks; `paused`: inside of a trace function or a tool
-    bint paused_here "syncless_paused_here" () noexcept
+    # all for the thread that asks
     bint hidden_here "syncless_hidden_here" () noexcept
     bint traced_here "syncless_traced_here" () noexcept
     bint in_tracer_here "syncless_in_tracer_here" () noexcept

@@ -15,7 +15,9 @@ from libc.stdint cimport int64_t, uint64_t
 from posix.unistd cimport getpid
 
 from syncless._core cimport scheduler
+from syncless._core.alone cimport wait_alone
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
+from syncless._core.cpython.compat cimport Py_IsFinalizing
 from syncless._core.loop cimport FdEntry, Loop
 from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ, WRITE
@@ -30,6 +32,9 @@ from syncless._core.wait.sync cimport Event, Semaphore
 from syncless._core.wait.waitqueue cimport is_queued, queue_add, queue_remove, someone_waits
 
 cdef const char* IN_SELECT = "the first of several"
+
+cdef enum:
+    BETWEEN_LOOKS_NS = 5_000_000        # while the interpreter ends
 
 
 cdef class Selection(Meeting):
@@ -366,6 +371,20 @@ cdef uint64_t throw_dice() noexcept:
     return dice
 
 
+cdef Case wait_at_end(list cases, int64_t deadline):
+    """While the interpreter ends, nothing but time and descriptors makes a case ready. None: time is over."""
+    cdef Case case
+    cdef int64_t now = monotonic_ns(), next_look
+    while deadline == NEVER or deadline > now:
+        next_look = now + BETWEEN_LOOKS_NS
+        wait_alone(-1, 0, next_look if deadline == NEVER else min(deadline, next_look))
+        for case in cases:
+            if case.ready():
+                return case
+        now = monotonic_ns()
+    return None
+
+
 def select(cases, timeout=None):
     """Waits until the first of the cases is ready, and takes it. Returns its index and its value; (None,
     None) after `timeout` seconds.
@@ -407,6 +426,9 @@ def select(cases, timeout=None):
             return case.place, case.take()
     if timeout is not None and timeout <= 0:
         return None, None
+    if Py_IsFinalizing() and not (mutual and deadline == NEVER):
+        case = None if mutual else wait_at_end(all_cases, deadline)
+        return (None, None) if case is None else (case.place, case.take())
     selection.cases = all_cases
     selection.owner.handed_over = False
     loop.mutual_count += mutual

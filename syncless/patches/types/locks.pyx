@@ -45,7 +45,7 @@ from syncless._core.cpython.layouts cimport (
     forget_holder, holder_of_lock, is_lock, is_rlock, lock_free, lock_is_held, lock_taken, note_holder,
     require, rlock_count, rlock_free, rlock_note, rlock_owner, rlock_taken,
 )
-from syncless._core.cpython.tracing cimport hidden_here, in_tracer_here, paused_here
+from syncless._core.cpython.tracing cimport hidden_here, in_tracer_here
 from syncless._core.current cimport acting, may_park, next_thrown, take_turns, wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport woken_by_holder
@@ -56,9 +56,8 @@ from syncless._core.wait.sync cimport wait_for_lock
 from syncless._core.wait.waitqueue cimport WaitQueue, queue_pop
 from syncless.patches.types.unparked cimport acquire_alone, ident_of, is_on_loop, patience, refuse, seconds_to
 
-from syncless._core.cpython.functions import original_of, take_place
+from syncless._core.cpython.functions import class_of, original_of, take_place
 from syncless._core.current import uninterrupted
-from syncless.patches.registry import class_of
 
 cdef enum:
     RUNNING_ONE = -1
@@ -165,9 +164,9 @@ cdef int become_known(unsigned long number) except -1:
 
 
 def is_in_tracer() -> bool:
-    """Whether a trace function, or a tool of sys.monitoring, has made the call. To be asked in what is
-    called as a function in Python."""
-    return paused_here()
+    """Whether a trace function, or a tool of sys.monitoring, has made the call, or a thread of ours that
+    they do not see."""
+    return in_tracer_here() or hidden_here()
 
 
 def owner():
