@@ -25,6 +25,7 @@ from syncless._core.calls.files import (
     EntryMethod,
     FileFunction,
     OpenFunction,
+    SeekFunction,
     SlowFunction,
     close_under_waiters,
     is_file,
@@ -262,6 +263,8 @@ def _cooperative(name: str) -> Any:
         return FileFunction(original, two=name != "symlink", last=name == "symlink")
     if name == "close":
         return _close
+    if name == "lseek":
+        return SeekFunction(original)
     if name in SOMETIMES:
         return DescriptorFunction(original, asks=name in ASKING)
     return SlowFunction(original) if name in BY_NATURE else FileFunction(original, asks=name in ASKING)

@@ -495,3 +495,35 @@ def test_what_is_closed_is_so_although_its_tasklet_is_killed_before_a_thread_has
     """,
         close,
     )
+
+
+@pytest.mark.parametrize(
+    "becomes",
+    [
+        "os.dup2(write, number)",
+        "os.close(number); assert os.dup(write) == number",
+        "os.closerange(number, number + 1); assert os.dup(write) == number",
+        "file.__init__(write, 'wb', closefd=False)",
+    ],
+)
+def test_file_whose_descriptor_means_a_pipe_by_now_waits_for_it(tmp_path, becomes):
+    """Its file system was noted when it was opened, so that it need not be asked for."""
+    program = f"""
+import io, os, syncless
+from syncless.patches import patch_all
+patch_all()
+file = open({str(tmp_path / "file")!r}, "wb", buffering=0)
+number = file.fileno()
+for _ in range(30):
+    file.write(b"x")                    # directly by now
+read, write = os.pipe()
+{becomes}
+writer = syncless.spawn(file.write, b"x" * 200_000)
+syncless.sleep(0)
+left = 200_000
+while left:                             # were the thread to wait in write(2), nobody would read
+    left -= len(os.read(read, left))
+assert writer.result() == 200_000
+file.close()
+"""
+    check(program, timeout=30)

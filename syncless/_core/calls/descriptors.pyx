@@ -18,7 +18,8 @@ from libc.string cimport strerror
 from posix.types cimport off_t
 
 from syncless._core.calls.filesystems cimport (
-    Kind, Trial, begin_call, begin_in_thread, fresh_ns, in_pool, look, never, of_device, took,
+    READS, WRITES, FileSystem, Kind, Trial, begin_call, begin_in_thread, fresh_ns, in_pool, look, never,
+    of_device, took,
 )
 from syncless._core.calls.portable cimport (
     kernel_limit, never_blocks, set_errno, sigaddset, sigemptyset, signal_descriptor, sigset_t,
@@ -135,9 +136,9 @@ cdef Py_ssize_t in_thread(int fd, object owner, iovec* piece, off_t position, bi
 
 
 cdef Py_ssize_t of_file(int fd, object owner, iovec* piece, off_t position, bint writing, bint absent,
-        unsigned long long device) except -2:
+        FileSystem system) except -2:
     """A read of data that is not in memory (`absent`, or unknown), or a write, of a file. -1 with errno."""
-    cdef Trial trial = of_device(device).trial_of("write" if writing else "read")
+    cdef Trial trial = system.trial_of("write" if writing else "read")
     cdef int64_t started
     cdef ssize_t n
     if never() or (trial.direct() and not absent and (not writing or piece.iov_len <= LARGE)):
@@ -149,14 +150,16 @@ cdef Py_ssize_t of_file(int fd, object owner, iovec* piece, off_t position, bint
 
 
 cdef Py_ssize_t transfer(
-    int fd, object owner, iovec* whole, off_t position, bint writing, bint* file, bint more=False
+    int fd, object owner, iovec* whole, off_t position, bint writing, bint* file, bint more=False,
+    FileSystem system=None
 ) except -1:
     """One read or write that has had an effect; parks until it can have one. Tells whether it was of a file,
     if that had to be found out. `more`: bytes were written before, so an error is left to the next call, as
-    the kernel leaves it, and 0 is returned."""
+    the kernel leaves it, and 0 is returned. `system`: of a file, if it is known."""
     cdef bint parks = may_park()
     cdef iovec piece = whole[0]
     cdef Kind kind
+    cdef FileSystem found
     cdef ssize_t n
     cdef int error
     cdef int64_t deadline = 0
@@ -165,6 +168,8 @@ cdef Py_ssize_t transfer(
     while True:
         if not parks:
             n = directly(fd, &piece, position, writing)
+        elif system is not None and system.mute & (WRITES if writing else READS):
+            n = of_file(fd, owner, &piece, position, writing, False, system)
         else:
             n = syncless_nowait(fd, &piece, 1, position, writing)
             error = errno
@@ -173,7 +178,10 @@ cdef Py_ssize_t transfer(
                     pass
                 elif kind.file:
                     file[0] = True
-                    n = of_file(fd, owner, &piece, position, writing, error == EAGAIN, kind.device)
+                    found = of_device(kind.device)
+                    if error == EOPNOTSUPP:
+                        found.mute |= WRITES if writing else READS
+                    n = of_file(fd, owner, &piece, position, writing, error == EAGAIN, found)
                 elif position >= 0:         # a pipe or a terminal has none: ESPIPE
                     n = directly(fd, &piece, position, writing)
                 elif error == EAGAIN:
@@ -188,6 +196,7 @@ cdef Py_ssize_t transfer(
             return n
         if errno == EINTR:
             PyErr_CheckSignals()
+            system = None
         elif errno == EAGAIN and parks and not never_blocks(fd):
             if deadline == 0:
                 deadline = kernel_limit(fd, writing)
@@ -199,21 +208,24 @@ cdef Py_ssize_t transfer(
             if more and has_failed(fd):
                 return 0
             piece = whole[0]
+            system = None
         elif more:
             return 0
         else:
             raise OSError(errno, strerror(errno).decode())
 
 
-cdef Py_ssize_t read_into(int fd, object owner, char* data, Py_ssize_t size, off_t position) except -1:
+cdef Py_ssize_t read_into(
+    int fd, object owner, char* data, Py_ssize_t size, off_t position, FileSystem system=None
+) except -1:
     """One read; of a file as much as there is, as the system's own."""
     cdef iovec piece
     cdef Kind kind
     cdef Py_ssize_t done, n
-    cdef bint file = False
+    cdef bint file = system is not None
     piece.iov_base = data
     piece.iov_len = size
-    done = transfer(fd, owner, &piece, position, False, &file)
+    done = transfer(fd, owner, &piece, position, False, &file, False, system)
     if not 0 < done < size:
         return done
     # most are pipes: lseek tells soonest
@@ -231,18 +243,19 @@ cdef Py_ssize_t read_into(int fd, object owner, char* data, Py_ssize_t size, off
 
 
 cdef Py_ssize_t write_from(
-    int fd, object owner, const char* data, Py_ssize_t size, off_t position, bint more=False
+    int fd, object owner, const char* data, Py_ssize_t size, off_t position, bint more=False,
+    FileSystem system=None
 ) except -1:
     """Writes all, as a descriptor that blocks does; one that does not takes what it can, and a full disk,
     too. `more` as for transfer()."""
     cdef iovec piece
     cdef Py_ssize_t done = 0, n
-    cdef bint file = False
+    cdef bint file = system is not None
     while True:
         piece.iov_base = <void*> (data + done)
         piece.iov_len = size - done
         more = more or done > 0
-        n = transfer(fd, owner, &piece, HERE if position < 0 else position + done, True, &file, more)
+        n = transfer(fd, owner, &piece, HERE if position < 0 else position + done, True, &file, more, system)
         done += n
         if done >= size or file or n == 0:
             return done
@@ -263,12 +276,12 @@ def pread(int fd, Py_ssize_t length, off_t offset, /) -> bytes:
     return reading(fd, length, offset)
 
 
-cdef object reading(int fd, Py_ssize_t length, off_t position):
+cdef object reading(int fd, Py_ssize_t length, off_t position, FileSystem system=None):
     cdef Py_ssize_t n
     if length < 0:
         raise OSError(EINVAL, strerror(EINVAL).decode())
     data = PyBytes_FromStringAndSize(NULL, length)
-    n = read_into(fd, data, PyBytes_AS_STRING(data), length, position)
+    n = read_into(fd, data, PyBytes_AS_STRING(data), length, position, system)
     return data if n == length else PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), n)
 
 
@@ -286,11 +299,11 @@ def pwrite(int fd, data, off_t offset, /) -> int:
     return writing(fd, data, offset)
 
 
-cdef Py_ssize_t writing(int fd, object data, off_t position) except -1:
+cdef Py_ssize_t writing(int fd, object data, off_t position, FileSystem system=None) except -1:
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        return write_from(fd, data, <const char*> view.buf, view.len, position)
+        return write_from(fd, data, <const char*> view.buf, view.len, position, False, system)
     finally:
         PyBuffer_Release(&view)
 

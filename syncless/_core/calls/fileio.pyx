@@ -19,7 +19,7 @@ from libc.string cimport memcpy
 from posix.types cimport off_t
 
 from syncless._core.calls.descriptors cimport HERE, PIECE, read_into, reading, writing
-from syncless._core.calls.filesystems cimport Kind, look
+from syncless._core.calls.filesystems cimport Kind, kept, look
 from syncless._core.cpython.layouts cimport SynclessFileIO, require
 from syncless._core.current cimport may_park, take_turns_on
 from syncless._core.poll.poller cimport READ, WRITE
@@ -64,7 +64,7 @@ def file_readinto(self, buffer, /):
         return original_readinto(self, buffer)
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
     try:
-        return read_into(file.fd, buffer, <char*> view.buf, view.len, HERE)
+        return read_into(file.fd, buffer, <char*> view.buf, view.len, HERE, kept(file.fd, self))
     except BlockingIOError:
         return None
     finally:
@@ -79,7 +79,7 @@ def file_read(self, size=-1, /):
     if size is None or size < 0:
         return file_readall(self)
     try:
-        return reading(file.fd, size, HERE)
+        return reading(file.fd, size, HERE, kept(file.fd, self))
     except BlockingIOError:
         return None
 
@@ -146,7 +146,7 @@ def file_write(self, data, /):
     if file == NULL or not file.writable:
         return original_write(self, data)
     try:
-        return writing(file.fd, data, HERE)
+        return writing(file.fd, data, HERE, kept(file.fd, self))
     except BlockingIOError:
         return None
 
@@ -158,8 +158,11 @@ cdef bint is_file(int fd) noexcept:
 
 def file_isatty(self, /):
     """io.FileIO.isatty: a file is no terminal, and its file system, which may be slow, is not asked."""
-    if may_park() and isinstance(self, file_type) and is_file((<SynclessFileIO*> <PyObject*> self).fd):
-        return False
+    cdef int fd
+    if may_park() and isinstance(self, file_type):
+        fd = (<SynclessFileIO*> <PyObject*> self).fd
+        if kept(fd, self) is not None or is_file(fd):
+            return False
     return original_isatty(self)
 
 

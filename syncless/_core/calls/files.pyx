@@ -21,11 +21,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.errno cimport EINVAL, ENOENT, errno
 from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t
+from libc.stdio cimport SEEK_CUR, SEEK_SET
 from libc.string cimport strlen
 from posix.unistd cimport close as close_fd
 
 from syncless._core.calls.filesystems cimport (
-    FileSystem, Kind, Trial, any_slow, begin_call, in_pool, in_pool_of, look_at, never, of_descriptor,
+    FileSystem, Kind, Trial, any_slow, begin_call, forget, in_pool, in_pool_of, look_at, never, of_descriptor,
     of_path, pools_all, reads_at_once, took, tried,
 )
 from syncless._core.cpython.compat cimport Py_IsFinalizing
@@ -120,9 +121,25 @@ cdef class DescriptorFunction(FileFunction):
         return self.original(*args, **kwargs)
 
 
+cdef bint asks_for_the_end(tuple args, Py_ssize_t whence) except -1:
+    """Whether these arguments of a seek have it ask the file system, for the size or for holes. From the
+    start and from the place where it stands, a number changes in the kernel."""
+    return len(args) > whence and not (type(args[whence]) is int and args[whence] in (SEEK_SET, SEEK_CUR))
+
+
+cdef class SeekFunction(DescriptorFunction):
+    """lseek."""
+
+    def __call__(self, *args, **kwargs):
+        if asks_for_the_end(args, 2):
+            return DescriptorFunction.__call__(self, *args, **kwargs)
+        return self.original(*args, **kwargs)
+
+
 cpdef int close_under_waiters(int fd) except -1:
     """To be called before the descriptor is closed: tasklets of this thread that wait for it get EBADF."""
     cdef Loop loop = peek_loop()
+    forget(fd)
     return 0 if loop is None else loop.fds.close_under_waiters(fd)
 
 

@@ -6,10 +6,16 @@ from libc.stdint cimport int64_t
 cdef class FileSystem:
     cdef readonly unsigned long long device
     cdef dict trials        # function -> Trial
+    cdef int mute           # bits of READS and WRITES: RWF_NOWAIT is not for these here
     cdef int slow           # how many of them were slow, and have not been acquitted since
     cdef object share       # its threads
 
     cdef Trial trial_of(self, object function)
+
+
+cdef enum:
+    READS = 1
+    WRITES = 2
 
 
 cdef class Trial:           # of one function on one file system
@@ -43,6 +49,10 @@ cdef int64_t took(int64_t started) noexcept nogil
 cdef int look(int fd, Kind* kind) noexcept
 cdef int look_at(object path, int fd, Kind* kind) noexcept
 cdef FileSystem of_descriptor(int fd)
+cdef int keep(int fd, object owner) except -1
+cdef void forget(int fd) noexcept
+cdef void forget_files() noexcept
+cdef FileSystem kept(int fd, object owner)
 cdef FileSystem of_device(unsigned long long device)
 cdef int64_t fresh_ns(int fd) noexcept
 cdef object of_path(object path, bint listed, object dir_fd)

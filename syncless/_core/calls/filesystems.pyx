@@ -33,7 +33,9 @@ import os
 from cpython.object cimport PyObject
 from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t
+from libc.string cimport memset
 
+from syncless._core.arrays cimport with_place_for
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop
 from syncless._core.threadloop cimport peek_loop
@@ -221,6 +223,7 @@ def forget_file_systems() -> None:
     for system in devices.values():
         system.trials.clear()
         system.slow = 0                 # a database may keep it
+    forget_files()
     directories.clear()
     devices.clear()
     slow_count = 0
@@ -300,6 +303,57 @@ cdef FileSystem of_descriptor(int fd):
     if look(fd, &kind) or not kind.file:
         return None
     return of_device(kind.device)
+
+
+# -- files that an io.FileIO has opened: theirs need not be asked for again -----------------------
+
+
+cdef struct Opened:
+    PyObject* owner         # not held: the FileIO whose descriptor this is
+    PyObject* system        # not held: `devices` has it
+
+
+cdef Opened* files = NULL
+cdef int files_room = 0
+
+
+cdef int keep(int fd, object owner) except -1:
+    """Notes the file system of a file that `owner` has just opened, and closes by close_under_waiters(). 1:
+    the file system was new, and others may have run meanwhile; so another look is needed."""
+    global files
+    cdef Kind kind
+    cdef Opened* grown
+    if look(fd, &kind) or not kind.file:
+        return 0
+    if latest is None or latest.device != kind.device:
+        of_device(kind.device)
+        return 1
+    if fd >= files_room:
+        grown = <Opened*> with_place_for(fd, files, &files_room, sizeof(Opened))
+        if grown == NULL:
+            return 0
+        files = grown
+    files[fd].system = <PyObject*> latest
+    files[fd].owner = <PyObject*> owner
+    return 0
+
+
+cdef void forget(int fd) noexcept:
+    """The descriptor is going to be closed, or to mean something else."""
+    if 0 <= fd < files_room:
+        files[fd].owner = NULL
+
+
+cdef void forget_files() noexcept:
+    memset(files, 0, files_room * sizeof(Opened))
+
+
+cdef FileSystem kept(int fd, object owner):
+    """That of a file that this object has opened; None if it is to be asked for. Worth nothing after a
+    switch."""
+    if 0 <= fd < files_room and files[fd].owner == <PyObject*> owner and mode == ADAPTIVE:
+        return <FileSystem> files[fd].system
+    return None
 
 
 cdef FileSystem of_number(object fd):

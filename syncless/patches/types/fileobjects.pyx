@@ -26,8 +26,12 @@ from libc.stdint cimport uintptr_t
 from libc.string cimport strerror
 from posix.unistd cimport close as os_close
 
-from syncless._core.calls.files cimport close_under_waiters, closed_by, may_use_threads, opened, tried_on
-from syncless._core.calls.filesystems cimport FileSystem, in_pool, of_descriptor, tried
+from syncless._core.calls.files cimport (
+    asks_for_the_end, close_under_waiters, closed_by, may_use_threads, opened, tried_on,
+)
+from syncless._core.calls.filesystems cimport (
+    FileSystem, forget, forget_files, in_pool, keep, kept, of_descriptor, tried,
+)
 from syncless._core.cpython.layouts cimport SynclessFileIO, buffered_owner_at, require
 from syncless._core.cpython.replacing cimport (
     FINALIZE, INIT, NEW, NEXT, destructor, initproc, iternextfunc, newfunc, replace_slot, slot_of,
@@ -122,21 +126,31 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
             return original_init(self, args, named)
         tried_on(name, run_init, run_init, (self, args, kwargs), {})
         return 0
+    forget((<SynclessFileIO*> <PyObject*> self).fd)     # which it closes, if it is made a second time
     opened(run_init, (self, args, kwargs), {}, name, None)
+    if keep((<SynclessFileIO*> <PyObject*> self).fd, self):
+        keep((<SynclessFileIO*> <PyObject*> self).fd, self)
     return 0
 
 
 def file_method(original):
     """A method of io.FileIO that may wait where the file system is slow: close, seek, truncate."""
-    cdef bint closes = original.__name__ == "close"
+    cdef bint closes = original.__name__ == "close", seeks = original.__name__ == "seek"
 
     def method(self, *args):
         cdef int fd = (<SynclessFileIO*> <PyObject*> self).fd
-        if closes and fd >= 0 and self.closefd:
+        cdef FileSystem system
+        if fd < 0 or (seeks and not asks_for_the_end(args, 1)):
+            return original(self, *args)
+        system = kept(fd, self)
+        if closes and self.closefd:
             close_under_waiters(fd)
-            return closed_by(
-                of_descriptor(fd) if may_use_threads() else None, original, original, (self, *args), {})
-        return original(self, *args) if fd < 0 else tried_on(fd, original, original, (self, *args), {})
+            if system is None and may_use_threads():
+                system = of_descriptor(fd)
+            return closed_by(system, original, original, (self, *args), {})
+        if system is not None and may_use_threads():
+            return tried(system.trial_of(original), original, (self, *args), {})
+        return tried_on(fd, original, original, (self, *args), {})
     method.__name__, method.__qualname__ = original.__name__, original.__qualname__
     method.__doc__ = original.__doc__
     return method
@@ -331,4 +345,5 @@ def set_slots(bint cooperative) -> None:
     exchange(cooperative, _io._IOBase, FINALIZE, "__del__", <void*> original_finalize,
         <void*> cooperative_finalize)
     if not cooperative:
+        forget_files()
         original_init = NULL
