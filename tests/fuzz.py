@@ -36,12 +36,12 @@ from syncless.http.trust import Forwarding, Trust
 from syncless.io import socket
 from syncless.wsgi import Server
 from tests.fuzzed_asgi import application as asgi_application
+from tests.http.test_websocket import HANDSHAKE, frame
 from tests.slowlog import SlowLog
-from tests.wsgi.test_websocket import HANDSHAKE, frame
 
 CASES = [
     case["request"].encode("latin-1")
-    for case in json.loads((pathlib.Path(__file__).parent / "wsgi" / "cases.json").read_text())
+    for case in json.loads((pathlib.Path(__file__).parent / "http" / "cases.json").read_text())
 ]
 STATUSES = {200, 204, 304, 400, 401, 403, 408, 413, 414, 417, 426, 431, 500, 501, 503, 505}
 WORDS = [bytes([byte]) for byte in range(256)]

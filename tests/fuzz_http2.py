@@ -15,8 +15,8 @@ import syncless
 from syncless.io import socket
 from syncless.wsgi import Server
 from tests.fuzzed_asgi import application as asgi_application
+from tests.http.test_websocket import frame as message
 from tests.slowlog import SlowLog
-from tests.wsgi.test_websocket import frame as message
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
 GET = b"\x82\x86\x84\x41\x01a"  # GET, http, /, :authority a

@@ -56,12 +56,13 @@ SELECTION = (
 WIDE_SELECTION = (
     *SELECTION,
     "tests/console",
-    "tests/http",
+    "tests/http/units",
+    "tests/http/test_phases.py",
+    "tests/http2",
     "tests/io",
+    "tests/server/test_sockets.py",
+    "tests/status/test_counters.py",
     "tests/wsgi/test_reuse.py",
-    "tests/wsgi/test_phases.py",
-    "tests/wsgi/test_http2*.py",
-    "tests/asgi/test_*http2.py",
 )
 QUICK_SELECTION = (
     "tests/core/test_layouts.py",
@@ -154,7 +155,7 @@ WHEEL = """
     git ls-files -z | grep -zv '^syncless/' | xargs -0 cp --parents -t "$empty"
     cd "$empty"
     PYTHONWARNINGS=ignore venv/bin/python -m pip install --quiet --no-compile --group test
-    venv/bin/python -m tests tests/stackless tests/http -m "not slow and not realtime and not wide"
+    venv/bin/python -m tests tests/stackless tests/http/units -m "not slow and not realtime and not wide"
 """
 
 OF_USERS = "README.md Makefile setup.py pyproject.toml .ci tests/conftest.py tests/plugin.py"
@@ -277,6 +278,7 @@ PARTS = [
         "asyncio and ASGI as on Python 3.16",
         # but not with asgiref, which itself asks for what is removed there
         "make test ARGS='-p tests.without_policies tests/asyncio tests/asgi"
+        " tests/http2/test_asgi.py tests/http2/test_websocket.py tests/server/test_kinds.py"
         " --ignore tests/asgi/test_asgiref.py'",
     ),
     Part("portable", "a build without the facilities of Linux", "make portable"),

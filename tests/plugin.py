@@ -9,7 +9,7 @@ import pytest
 
 import syncless
 from syncless.io import socket
-from tests.wsgi.supervised import APP, Program
+from tests.supervised import APP, Program
 
 
 class Client:
@@ -184,7 +184,7 @@ def background():
 
 @pytest.fixture
 def authority(tmp_path):
-    from tests.wsgi.authority import Authority  # skips the test without trustme
+    from tests.authority import Authority  # skips the test without trustme
 
     return Authority(tmp_path)
 

@@ -33,16 +33,16 @@ export PYTHONPATH=$copy:$copy/tests/elsewhere
 absent=(
     # without openat2(2) no link is followed beneath a directory, not even one that stays inside
     --deselect 'tests/core/test_beneath.py::test_link_that_stays_inside_is_followed_where_the_kernel_watches'
-    --deselect 'tests/wsgi/test_static.py::test_link_inside_the_directory_is_followed'
+    --deselect 'tests/http/test_static.py::test_link_inside_the_directory_is_followed'
     # without preadv2(2) and RWF_NOWAIT nobody can say whether a part of a file is in memory
     --deselect 'tests/core/test_beneath.py::test_small_file_is_read_from_memory'
-    --deselect 'tests/wsgi/test_static.py::test_large_file_is_brought_into_memory_by_a_thread'
+    --deselect 'tests/http/test_static.py::test_large_file_is_brought_into_memory_by_a_thread'
     # without SIOCOUTQ nobody can say how much of a response a client has taken
-    --deselect 'tests/wsgi/test_client_limits.py::test_slow_client_goes_on_if_it_may'
-    --deselect 'tests/wsgi/test_http2_windows.py::test_slow_reader_of_wide_windows_goes_on[1]'
-    --deselect 'tests/wsgi/test_http2_windows.py::test_slow_reader_of_wide_windows_goes_on[120]'
+    --deselect 'tests/http/test_client_limits.py::test_slow_client_goes_on_if_it_may'
+    --deselect 'tests/http2/test_windows.py::test_slow_reader_of_wide_windows_goes_on[1]'
+    --deselect 'tests/http2/test_windows.py::test_slow_reader_of_wide_windows_goes_on[120]'
     # the poll backend has more memory for each connection
-    --deselect 'tests/wsgi/test_overload.py::test_half_sent_heads_cost_little'
+    --deselect 'tests/http/test_overload.py::test_half_sent_heads_cost_little'
     # these call select.epoll, os.waitid, signal.sigtimedwait, sigwaitinfo or signalfd themselves
     --deselect 'tests/patches/test_areas.py::test_everything_is_given_back'
     --deselect 'tests/patches/test_areas.py::test_the_table_names_everything'
@@ -63,9 +63,9 @@ absent=(
     --deselect 'tests/core/test_layouts.py::test_unknown_layout_is_refused_by_name[poll objects (small)]'
 )
 if [ $backend = kqueue ]; then # libkqueue reads SO_ERROR, so the client does not see the reset any more
-    absent+=(--deselect 'tests/wsgi/test_response.py::test_http_1_0_errors_in_mid_stream_are_a_reset')
+    absent+=(--deselect 'tests/http/test_response.py::test_http_1_0_errors_in_mid_stream_are_a_reset')
 fi
 "$python" -m tests tests/core tests/io/test_socket.py tests/io/test_messages.py tests/io/test_files.py tests/stackless \
     tests/patches/test_areas.py tests/patches/test_patches.py tests/patches/test_locks.py tests/patches/test_processes.py \
     tests/patches/test_threads.py tests/patches/test_polling.py tests/patches/test_signals.py \
-    tests/patches/test_elsewhere.py tests/http tests/wsgi "${absent[@]}" "$@"
+    tests/patches/test_elsewhere.py tests/http tests/http2 tests/server tests/wsgi "${absent[@]}" "$@"

@@ -32,15 +32,16 @@ export PYTEST_ADDOPTS=--capture=sys
 # these start compilers, and run no native code of this build
 not_here=(--ignore tests/core/test_builds.py --ignore tests/core/test_elsewhere.py)
 if [ "${1:-}" = --quick ]; then
-    "$python" -m tests tests/core tests/http -m "not slow and not realtime" "${not_here[@]}" "${@:2}"
+    "$python" -m tests tests/core tests/http/units -m "not slow and not realtime" "${not_here[@]}" "${@:2}"
     exec "$python" -m tests.fuzz --seconds 5
 fi
 # the workers' master is Python, and its tests send signals that the sanitizer takes for faults
-not_workers=(--ignore tests/wsgi/test_workers.py --ignore tests/wsgi/test_reload.py --ignore tests/wsgi/test_recycling.py)
+not_workers=(--ignore tests/server/test_workers.py --ignore tests/server/test_reload.py --ignore tests/server/test_recycling.py)
 not_workers+=(--ignore tests/asgi/test_workers.py --ignore tests/asgi/test_program.py)
 # of the native handlers' tests those that neither compile handlers of other languages nor signal processes
 handlers=(tests/native/test_native_{server,steps,faults,operating,wire}.py)
-"$python" -m tests -m "" tests/core tests/tools tests/asyncio tests/io tests/stackless tests/http tests/asgi tests/wsgi \
+"$python" -m tests -m "" tests/core tests/tools tests/asyncio tests/io tests/stackless tests/http tests/http2 tests/server \
+    tests/asgi tests/wsgi \
     tests/patches/test_elfreader.py tests/patches/test_kdf.py tests/patches/test_native.py \
     "${handlers[@]}" "${not_here[@]}" "${not_workers[@]}" "$@"
 "$python" -m tests.fuzz --seconds 20

@@ -172,7 +172,7 @@ def test_readme_is_two_screens():
 
 
 def test_number_of_requests_that_are_tried_is_true():
-    cases = json.loads((ROOT / "tests" / "wsgi" / "cases.json").read_text())
+    cases = json.loads((ROOT / "tests" / "http" / "cases.json").read_text())
     for page in (ROOT / "README.md", DOCS / "reference" / "http.md"):
         assert f"{len(cases)} requests" in page.read_text()
 

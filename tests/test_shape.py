@@ -628,6 +628,7 @@ def test_tests_look_at_the_result_of_eventually():
 
 OTHER_ROOMS = {
     "asgi": "syncless/apps/asgi",
+    "http2": "syncless/http/http2",
     "status": "syncless/server/status, from outside",
     "deploy": "deploy/: recipes, and proxies in front",
     "examples": "examples/",

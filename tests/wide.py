@@ -39,8 +39,26 @@ WIDE = {
     "core/test_strange_descriptors.py::test_files_that_got_their_numbers_are_left_alone": "each descriptor",
     "deploy": "recipes, by the programs that read them",
     "examples": "examples, played to their end",
-    "http/test_admission.py::test_request_beyond_the_limit_does_not_run_and_is_not_counted": "many requests",
-    "http/test_admission.py::test_without_a_limit_every_request_runs": "many requests",
+    "http/test_compress.py::test_options_of_the_command": "each option",
+    "http/test_errorlog.py::test_entry_lets_no_other_tasklet_run": "each kind of log",
+    "http/test_errors.py": "each mistake of an application",
+    "http/test_fairness.py": "many tasklets",
+    "http/test_fork.py": "forks in requests",
+    "http/test_hangups.py::test_call_of_an_interrupted_request_ends_and_its_connection_is_closed": (
+        "each library"
+    ),
+    "http/test_loop_waits.py::test_entry_of_the_loop_itself_waits_for_a_handler_of_logging": (
+        "each part of logging"
+    ),
+    "http/test_proxies.py::test_the_port_is_the_clients_own": "each form of a port",
+    "http/test_shortage.py": "each call that the system may refuse",
+    "http/test_static.py::test_command_serves_files_and_says_what_is_wrong": "each mistake",
+    "http/test_wire.py": "each case of HTTP/1.1",
+    "http/units/test_admission.py::test_request_beyond_the_limit_does_not_run_and_is_not_counted": (
+        "many requests"
+    ),
+    "http/units/test_admission.py::test_without_a_limit_every_request_runs": "many requests",
+    "http2/test_hostile.py": "each attack",
     "io/test_dns.py::test_as_the_c_library_answers": "each configuration",
     "io/test_dns.py::test_odd_lines_mean_the_same_as_to_the_c_library": "each odd line",
     "native/test_native_agreement.py": "random requests",
@@ -72,6 +90,16 @@ WIDE = {
     "patches/test_sqlite.py::test_holder_of_the_lock_commits_however_many_wait": "many writers",
     "patches/test_tools.py": "debuggers, coverage and profilers",
     "patches/test_unknown_pythons.py": "each area that may be left out",
+    "server/test_forked_workers.py": "libraries that wait in each child",
+    "server/test_recycling.py": "each limit of a worker",
+    "server/test_reload.py": "each thing that a reload renews",
+    "server/test_standby.py::test_a_server_stops_in_order": "each way to stop",
+    "server/test_workers.py::test_connections_that_wait_to_be_accepted_survive_their_workers": (
+        "each way to stop"
+    ),
+    "server/test_workers.py::test_the_application_gets_the_status_of_a_process_started_in_the_master": (
+        "each way to start"
+    ),
     "stackless/test_threads.py::test_threads_may_operate_on_tasklets_of_other_threads": "each operation",
     "status/test_asgi.py": "frameworks",
     "status/test_health.py::test_health_checks_at_a_path_of_the_main_addresses": "each path",
@@ -86,36 +114,10 @@ WIDE = {
     "test_stackless_suite.py": "tools",
     "test_switches.py": "tools",
     "wsgi/test_adapt.py": "each wrong argument",
-    "wsgi/test_compress.py::test_options_of_the_command": "each option",
-    "wsgi/test_errorlog.py::test_entry_lets_no_other_tasklet_run": "each kind of log",
-    "wsgi/test_errors.py": "each mistake of an application",
-    "wsgi/test_fairness.py": "many tasklets",
-    "wsgi/test_fork.py": "forks in requests",
-    "wsgi/test_forked_workers.py": "libraries that wait in each child",
-    "wsgi/test_hangups.py::test_call_of_an_interrupted_request_ends_and_its_connection_is_closed": (
-        "each library"
-    ),
-    "wsgi/test_http2_hostile.py": "each attack",
     "wsgi/test_input.py::test_many_small_pieces_take_the_room_of_one_body": "much data",
     "wsgi/test_input.py::test_reading_costs_in_proportion_to_the_body": "much data",
-    "wsgi/test_loop_waits.py::test_entry_of_the_loop_itself_waits_for_a_handler_of_logging": (
-        "each part of logging"
-    ),
     "wsgi/test_module_command.py": "each kind of module",
-    "wsgi/test_proxies.py::test_the_port_is_the_clients_own": "each form of a port",
-    "wsgi/test_recycling.py": "each limit of a worker",
-    "wsgi/test_reload.py": "each thing that a reload renews",
-    "wsgi/test_shortage.py": "each call that the system may refuse",
-    "wsgi/test_standby.py::test_a_server_stops_in_order": "each way to stop",
-    "wsgi/test_static.py::test_command_serves_files_and_says_what_is_wrong": "each mistake",
     "wsgi/test_tracing.py": "frameworks",
-    "wsgi/test_wire.py": "each case of HTTP/1.1",
-    "wsgi/test_workers.py::test_connections_that_wait_to_be_accepted_survive_their_workers": (
-        "each way to stop"
-    ),
-    "wsgi/test_workers.py::test_the_application_gets_the_status_of_a_process_that_it_started_in_the_master": (
-        "each way to start"
-    ),
 }
 """File, folder or file::test below tests/ -> what it is about."""
 

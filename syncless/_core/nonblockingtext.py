@@ -12,7 +12,7 @@ Fact: O_NONBLOCK belongs to the open file, which other processes share. Danger: 
 writes; without it a pipe that looks ready blocks when another process fills it first. Decision: pipes and
 terminals are opened once more, through /proc, which gives an open file of our own; sockets are written to
 with MSG_DONTWAIT. Price: a descriptor. Where that fails all is left to the thread. Guarded by
-tests/wsgi/test_errorlog.py::test_server_goes_on_with_an_unread_stderr.
+tests/http/test_errorlog.py::test_server_goes_on_with_an_unread_stderr.
 """
 
 from __future__ import annotations

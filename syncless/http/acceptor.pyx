@@ -12,7 +12,7 @@ The rule: only while the other loop sleeps in its poll, or runs a tasklet of an 
 whole then, because a tasklet may switch to any other at each of its calls, too. Danger: while the loop's own
 code runs Python (a callback for a trusted proxy, a finaliser, a hook), a connection may be READING with its
 bytes borrowed, and its request would be lost. Bytes that OpenSSL works on are no less borrowed. Guarded by
-tests/wsgi/test_standby.py. The interpreter's lock makes a move one step: the code between two looks at the
+tests/server/test_standby.py. The interpreter's lock makes a move one step: the code between two looks at the
 rule runs no Python.
 
 The Connection that was there stays behind CLOSED: all references to it that its loop has (in the ready queue,
@@ -540,7 +540,7 @@ def take(Listener source not None, Listener target not None, int most = 0) -> in
 
     Fact: the kernel takes 5 to 10 us to take a descriptor out of one epoll and into another. Danger: with
     10,000 idle connections nobody would be served for 100 ms. Decision: the caller moves some, and serves
-    them before it moves more (tests/wsgi/test_standby.py)."""
+    them before it moves more (tests/server/test_standby.py)."""
     cdef list found = [], idle = []
     cdef Loop loop = source.loop
     cdef Connection connection

@@ -30,7 +30,7 @@ reset destroys the answer in the client's own buffers. A client that sends all o
 never sees it, nor does a proxy (RFC 9112, 9.6). Decision: our half is closed; the rest follows when the
 client closes, falls silent, sends too slowly or has had its time. Price: a connection without a buffer and
 without a tasklet for up to Limits.linger_seconds, and the time to read. So such connections are counted, and
-the first to be closed for others. Guarded by tests/wsgi/test_linger.py.
+the first to be closed for others. Guarded by tests/http/test_linger.py.
 """
 
 import os

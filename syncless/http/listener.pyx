@@ -24,7 +24,7 @@ when a third of its buffer is free, which may be a megabyte. Danger: a client th
 seems to stand still for twenty. Decision: the bytes that wait in the socket are asked for (SIOCOUTQ), every
 few seconds. Price: a system call when a client has made us wait for longer than Limits.write_grace_seconds.
 Where there is none, what the kernel takes counts. Test:
-tests/wsgi/test_client_limits.py::test_slow_client_goes_on_if_it_may
+tests/http/test_client_limits.py::test_slow_client_goes_on_if_it_may
 
 Status lines are kept; the Server and Date fields are made anew each second; and the last head is kept whole.
 So an application whose headers are constants pays for checking and writing them once a second, when the date
@@ -43,7 +43,7 @@ its own. Each is a Runnable that owns a DeadlineNode: it is pushed when its turn
 
 Counters are cells of 64 bits in memory that the caller gives, so that it can be shared: other processes read
 it at any time, and the counts outlive the process. Counting a request is a few additions and one look at the
-clock. The first FREE cells of a row are the caller's own. Tested by tests/http/test_counters.py.
+clock. The first FREE cells of a row are the caller's own. Tested by tests/status/test_counters.py.
 
 Next to read: acceptor.pyx, which makes connections, and connection.pyx.
 """

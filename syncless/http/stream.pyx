@@ -9,7 +9,7 @@ looked at afterwards.
 A Buffer is a struct in its owner, too, which calls release() before it ends. Most need one block; those come
 from a pool. One that grows beyond has memory of its own. `held` counts all of it, so that the owners can be
 held to `budget`. The receive buffer `scratch` is borrowed by taking it out of its place: a finaliser that
-switches tasklets while it is in use must not lend it twice. Tested by tests/http/test_buffers.py.
+switches tasklets while it is in use must not lend it twice. Tested by tests/http/units/test_buffers.py.
 
 A TlsLayer is the standard library's SSLObject over two memory buffers. It takes ciphertext from the socket
 and gives plain bytes, and the other way round. Certificates and their choice by name: certificates.py.

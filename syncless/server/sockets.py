@@ -214,7 +214,7 @@ def begin_no_more(listener: socket.socket) -> bool:
     Decision: the first packets of new clients are dropped, and the socket is closed a little later. Such a
     client tries again after a second, and is refused then, or meets the next server. Price: that second.
     Where there are no filters, new connections are begun to the end. Test:
-    tests/wsgi/test_stop.py::test_stopping_loses_no_connection_that_has_been_made
+    tests/server/test_stop.py::test_stopping_loses_no_connection_that_has_been_made
     """
     if listener.family == socket.AF_UNIX or sys.platform != "linux":
         return False

@@ -7,8 +7,8 @@ import pytest
 import syncless
 from tests.asgi.test_http import START, echo, http
 from tests.asgi.test_websocket import accepted, echoing, speaking
+from tests.http.test_websocket import HANDSHAKE, Raw, closed_with, frame
 from tests.waiting import eventually
-from tests.wsgi.test_websocket import HANDSHAKE, Raw, closed_with, frame
 
 pytestmark = pytest.mark.virtual_time
 

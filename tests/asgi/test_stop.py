@@ -150,7 +150,7 @@ def test_stream_that_takes_no_notice_is_cut_off(start):
 def test_websocket_is_closed_and_its_application_has_time_left(start):
     pytest.importorskip("websockets", reason="the websockets library is needed: pip install websockets")
     from tests.asgi.test_websocket import accepted, speaking
-    from tests.wsgi.test_websocket import Raw, closed_with
+    from tests.http.test_websocket import Raw, closed_with
 
     heard = []
 

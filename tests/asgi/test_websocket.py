@@ -7,9 +7,9 @@ import sys
 import pytest
 
 import syncless
+from tests.http.test_websocket import HANDSHAKE, Raw, closed_with, echo, frame
 from tests.plugin import Client
 from tests.waiting import eventually
-from tests.wsgi.test_websocket import HANDSHAKE, Raw, closed_with, echo, frame
 
 pytestmark = pytest.mark.virtual_time
 client_library = pytest.importorskip(

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
+from tests.supervised import alive
 from tests.waiting import eventually
-from tests.wsgi.supervised import alive
 
 APP = """
 import asyncio, os, pathlib

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from tests.contrib.commands import Command
+from tests.supervised import halted
 from tests.waiting import eventually
-from tests.wsgi.supervised import halted
 
 pytest.importorskip("django", reason="Django is not installed: pip install django")
 

@@ -14,9 +14,9 @@ import time
 import pytest
 
 from syncless.console import socket_path
+from tests.authority import Authority
 from tests.contrib.commands import Command
 from tests.waiting import eventually
-from tests.wsgi.authority import Authority
 
 pytest.importorskip("gunicorn", reason="gunicorn is not installed: pip install gunicorn")
 

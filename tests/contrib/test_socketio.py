@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
+from tests.authority import Authority
 from tests.browser import BROWSER, browse
 from tests.contrib.commands import Command
 from tests.patches.servers import redis
-from tests.wsgi.authority import Authority
 
 for module, package in (
     ("flask_socketio", "Flask-SocketIO"),

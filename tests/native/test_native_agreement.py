@@ -1,6 +1,6 @@
 """The tasklets of a server and its threads of native handlers get the same bytes, and answer alike.
 
-The bytes are the cases of tests/wsgi/cases.json, changed at random; SYNCLESS_AGREEMENT sets how many of them.
+The bytes are the cases of tests/http/cases.json, changed at random; SYNCLESS_AGREEMENT sets how many of them.
 """
 
 import os
@@ -11,8 +11,8 @@ import pytest
 
 from syncless.io import socket
 from tests.fuzz import WORDS
+from tests.http.test_wire import CASES, echo, raw
 from tests.native.test_native_wire import ROUTES, is_for_python
-from tests.wsgi.test_wire import CASES, echo, raw
 
 ROUNDS = int(os.environ.get("SYNCLESS_AGREEMENT", "60"))
 HEAD = re.compile(rb"HTTP/1\.1 (\d\d\d) [^\r]*\r\n((?:[^\r]+\r\n)*)\r\n")

@@ -15,8 +15,8 @@ import threading
 import pytest
 
 from tests.status.seen import in_flight, status_when
+from tests.supervised import APP, Load, alive, halted
 from tests.waiting import eventually
-from tests.wsgi.supervised import APP, Load, alive, halted
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
-"""tests/wsgi/cases.json against the threads of native handlers: they refuse what the Python server refuses,
+"""tests/http/cases.json against the threads of native handlers: they refuse what the Python server refuses,
 in the same words."""
 
 import re
 
 import pytest
 
-from tests.wsgi.test_wire import BEYOND_LIMITS, CASES, REFUSED_HEADS, echo, raw
+from tests.http.test_wire import BEYOND_LIMITS, CASES, REFUSED_HEADS, echo, raw
 
 ROUTES = {"/": "echo", "/{path...}": "echo"}
 DATE = re.compile(rb"Date: [^\r]*\r\n")

@@ -4,8 +4,8 @@ import http.client
 import json
 import socket
 
+from tests.supervised import Program
 from tests.waiting import eventually
-from tests.wsgi.supervised import Program
 
 APP = """
 import ctypes, os, time, syncless

@@ -9,8 +9,8 @@ import pytest
 
 from syncless.server.status.options import StatusOptions
 from tests.programs import free_port
+from tests.supervised import Program
 from tests.waiting import eventually
-from tests.wsgi.supervised import Program
 
 both = pytest.mark.parametrize("workers", ["0", "1"])
 HELLO = """

@@ -21,8 +21,8 @@ from tests.cli.test_loading import HELLO, command, environment
 from tests.plugin import Client
 from tests.status.seen import APP
 from tests.status.test_status import Asking
+from tests.supervised import Load, Program
 from tests.waiting import eventually
-from tests.wsgi.supervised import Load, Program
 
 prometheus = pytest.importorskip(
     "prometheus_client.parser", reason="prometheus_client makes the metrics: pip install prometheus-client"

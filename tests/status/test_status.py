@@ -13,8 +13,8 @@ import time
 import pytest
 
 from tests.status.seen import APP, WAITS_AT, in_flight, status_when
+from tests.supervised import Load, halted
 from tests.waiting import eventually
-from tests.wsgi.supervised import Load, halted
 
 ROOT = __file__.rsplit("/tests/", 1)[0]
 

@@ -10,8 +10,8 @@ import pytest
 
 import syncless
 from syncless.wsgi import Server
+from tests.authority import Authority, in_thread
 from tests.waiting import eventually
-from tests.wsgi.authority import Authority, in_thread
 
 pytestmark = pytest.mark.virtual_time
 

@@ -25,7 +25,7 @@ server (AT_STATX_DONT_SYNC).
 
 Fact: sendfile waits for the disk, with all tasklets of the thread, if the bytes are not in memory. Decision:
 look first, at both ends of the part, and have a thread read what is not there. Price: two system calls for
-each megabyte. Guarded by tests/wsgi/test_static.py::test_large_file_is_brought_into_memory_by_a_thread.
+each megabyte. Guarded by tests/http/test_static.py::test_large_file_is_brought_into_memory_by_a_thread.
 """
 
 import os

@@ -12,7 +12,7 @@ Applications written for a pool of threads keep a database connection in each. F
 tasklet. Danger: it would find no connection, and open its own. Decision: tasklets that stand for a pool's
 threads (requests of a server, their synchronous endpoints) take numbered slots of the pool, the lowest free
 one first, and leave their values there for the next tasklet. Price: as with threads, a value of one request
-is there in another. Guarded by tests/wsgi/test_slots.py.
+is there in another. Guarded by tests/server/test_slots.py.
 """
 
 from cpython.contextvars cimport get_value

@@ -6,7 +6,7 @@ application. gzip is made by zlib; br and zstd by libraries that may be installe
 Fact: a kilobyte takes 3 to 10 microseconds, a large body milliseconds, and nothing else runs meanwhile.
 Decision: a body is compressed in pieces of PIECE bytes, and other tasklets run between them. In a thread each
 body would cost 30 to 100 microseconds more, and nothing is gained where there is a worker for each core.
-Guarded by tests/wsgi/test_compress.py::test_large_body_lets_others_run.
+Guarded by tests/http/test_compress.py::test_large_body_lets_others_run.
 """
 
 from __future__ import annotations

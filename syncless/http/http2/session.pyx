@@ -20,7 +20,7 @@ disconnected with ENHANCE_YOUR_CALM, and the error log says so.
 Fields beyond the limit of a head get the answer 431. Fact: the library checks each byte of each field, and a
 field that the client has named before takes one byte to name again. Danger: a frame of 16 kB took 40 ms.
 Decision: a list that is FAR beyond is not looked at any more, and costs credit; so does one that unpacks to
-much more than its bytes. Guarded by tests/wsgi/test_http2_hostile.py and `python -m benchmark.hostile`.
+much more than its bytes. Guarded by tests/http2/test_hostile.py and `python -m benchmark.hostile`.
 
 The client may send ROOM bytes of bodies ahead. That is opened again as applications read, or wait for more,
 until UNREAD bytes lie here. So a connection whose applications do not read takes ROOM bytes. Beyond

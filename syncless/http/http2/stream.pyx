@@ -15,7 +15,7 @@ A stream that asks for a WebSocket (RFC 8441) is written as the handshake of HTT
 A stream's window opens as its body is read. What comes after the response is dropped, within the limits of a
 lingering connection. Fact: RST_STREAM (NO_ERROR; RFC 9113, 8.1) would spare the client the rest. Danger: one
 that sends all of its body before it reads, as httpx does, waits for its window for ever, or fails. Guarded by
-tests/wsgi/test_http2_linger.py. Next to read: session.pyx.
+tests/http2/test_linger.py. Next to read: session.pyx.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE

@@ -4,7 +4,7 @@ Fact: they collect them, send them from a thread now and then, and the rest in a
 was set up before the worker was forked, as by `opentelemetry-instrument` or with --preload, has registered
 that function in the master, and a worker runs only its own. Danger: the last seconds of each worker are
 never seen. Decision: a worker asks those libraries that are imported. Price: this list. Guarded by
-tests/wsgi/test_forked_workers.py.
+tests/server/test_forked_workers.py.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from syncless.wsgi import Server
 from tests.asgi.test_http import START, http, saying
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.virtual_time
+pytestmark = [pytest.mark.virtual_time, pytest.mark.usefixtures("background")]
 
 
 def wsgi(environ, start_response):

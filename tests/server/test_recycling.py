@@ -11,8 +11,8 @@ import pytest
 
 from syncless.server.program.worker import most_requests
 from syncless.wsgi import Limits
+from tests.supervised import APP, Load, alive
 from tests.waiting import eventually
-from tests.wsgi.supervised import APP, Load, alive
 
 
 def test_a_worker_that_wants_to_be_replaced_is_in_the_end(program):

@@ -56,7 +56,7 @@ def test_wait_is_kept_with_its_line_and_length(waits_of):
     [([wait], number, waited, queued)] = waits_of(pause)
     assert (wait.why, wait.file, wait.line, wait.function) == ("sleep", __file__, line_of(pause), "pause")
     assert (wait.seconds, waited, queued) == pytest.approx((0.5, 0.5, 0), abs=1e-3) and number == 1
-    assert str(wait) == f"sleep at tests/wsgi/test_waits.py:{line_of(pause)} in pause()"
+    assert str(wait) == f"sleep at tests/http/test_waits.py:{line_of(pause)} in pause()"
 
 
 def test_line_is_the_programs_and_not_that_of_a_library(waits_of):
@@ -234,7 +234,7 @@ def test_late_request_of_asgi_shows_where_its_coroutine_stood(background, start,
 
     server = start(app, request_seconds=0.5, slow_request=0.1, error_log=errors)
     assert start.client(server).get("/")[0] == 503
-    assert f"at tests/wsgi/test_waits.py:{line_of(pay)} in pay()" in errors.getvalue(), errors.getvalue()
+    assert f"at tests/http/test_waits.py:{line_of(pay)} in pay()" in errors.getvalue(), errors.getvalue()
 
 
 def test_late_coroutine_of_a_driver_names_its_query(background, start, errors, driver):
@@ -244,7 +244,7 @@ def test_late_coroutine_of_a_driver_names_its_query(background, start, errors, d
 
     server = start(app, request_seconds=0.5, slow_request=0.1, error_log=errors)
     assert start.client(server).get("/")[0] == 503
-    assert ": SELECT 5 at tests/wsgi/test_waits.py:" in errors.getvalue(), errors.getvalue()
+    assert ": SELECT 5 at tests/http/test_waits.py:" in errors.getvalue(), errors.getvalue()
 
 
 def test_tasklet_that_is_no_request_records_nothing():

@@ -12,7 +12,7 @@ import pytest
 import syncless
 from syncless.server.certificates import server_context
 from syncless.wsgi import Server
-from tests.wsgi.authority import connect, hello, in_thread
+from tests.authority import connect, hello, in_thread
 
 pytestmark = pytest.mark.virtual_time
 

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
+from tests.supervised import APP, Program, alive
 from tests.waiting import eventually
-from tests.wsgi.supervised import APP, Program, alive
 
 LIBRARY = """
 import os

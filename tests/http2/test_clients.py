@@ -8,14 +8,14 @@ import pytest
 
 from syncless import run_in_thread
 from tests import needs
+from tests.http.test_linger import deaf
+from tests.http.test_websocket import client_library, echo
+from tests.http2.test_http2 import echo as echo_body
+from tests.http2.test_http2 import hello
 from tests.preload import without_preload
 from tests.programs import free_port
 from tests.proxied import missing, program
 from tests.waiting import eventually
-from tests.wsgi.test_http2 import echo as echo_body
-from tests.wsgi.test_http2 import hello
-from tests.wsgi.test_linger import deaf
-from tests.wsgi.test_websocket import client_library, echo
 
 pytestmark = [
     pytest.mark.slow,

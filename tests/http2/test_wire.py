@@ -12,7 +12,7 @@ from tests import needs
 from tests.http2_client import connector
 
 pytestmark = needs.HTTP2
-CASES = json.loads((pathlib.Path(__file__).parent / "cases.json").read_text())
+CASES = json.loads((pathlib.Path(__file__).parent.parent / "http" / "cases.json").read_text())
 OF_CONNECTIONS = {"connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"}
 
 

@@ -55,7 +55,7 @@ def asked(start):
 def test_slow_request_is_logged_with_its_waits(asked):
     told = asked("/waits", "/", slow_request=1)
     [head, *lines] = told.splitlines()
-    here = f"tests/wsgi/test_slow_requests.py:{wait.__code__.co_firstlineno + 2} in wait()"
+    here = f"tests/http/test_slow_requests.py:{wait.__code__.co_firstlineno + 2} in wait()"
     assert re.search(
         r"\[WARNING\] \[\S+ 127.0.0.1\] Slow request: GET /waits took 1.500 s: 0.000 s running, "
         r"0.000 s in the ready queue, 1.500 s in 5 waits$",
@@ -63,7 +63,7 @@ def test_slow_request_is_logged_with_its_waits(asked):
     )
     assert lines[0] == f"    1.000 s in 4 waits: sleep at {here}"
     assert re.fullmatch(
-        r"    0.500 s: event at tests/wsgi/test_slow_requests.py:\d+ in application\(\)", lines[1]
+        r"    0.500 s: event at tests/http/test_slow_requests.py:\d+ in application\(\)", lines[1]
     )
     assert len(lines) == 2
 
@@ -123,7 +123,7 @@ def test_deadline_of_the_request_says_where_its_time_went(asked):
     told = asked("/waits", request_seconds=0.9)
     assert re.search(
         r"RequestTimeout: the request took longer than 0.9 s: 0.900 s in 4 waits: sleep at "
-        r"tests/wsgi/test_slow_requests.py:\d+ in wait\(\)\n",
+        r"tests/http/test_slow_requests.py:\d+ in wait\(\)\n",
         told,
     )
 
@@ -142,7 +142,7 @@ def test_deadline_of_a_block_says_where_its_time_went(start):
     start.client(start(app)).get("/")
     assert re.fullmatch(
         r"the deadline of 0.7 seconds is over: 0.700 s in 3 waits: sleep at "
-        r"tests/wsgi/test_slow_requests.py:\d+ in wait\(\)",
+        r"tests/http/test_slow_requests.py:\d+ in wait\(\)",
         told[0],
     )
 

@@ -12,7 +12,7 @@ import syncless
 from syncless.http.content import compression
 from syncless.http.content.compression import Compression, compressors
 from syncless.wsgi import Server
-from tests.wsgi.test_static import get
+from tests.http.test_static import get
 
 TEXT = b"All work and no play makes Jack a dull boy. " * 100
 HTML = ("Content-Type", "text/html; charset=utf-8")

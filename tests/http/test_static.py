@@ -533,7 +533,7 @@ def test_large_file_is_brought_into_memory_by_a_thread(start, site, monkeypatch,
 
 
 def test_files_through_tls(https, site, authority):
-    from tests.wsgi.authority import answer_of
+    from tests.authority import answer_of
 
     server = https(app, static={"/static": site})
     request = b"GET /static/large.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

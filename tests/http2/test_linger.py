@@ -7,9 +7,9 @@ import pytest
 
 import syncless
 from tests import needs
+from tests.http.test_linger import deaf
 from tests.http2_client import connector, events
 from tests.waiting import eventually
-from tests.wsgi.test_linger import deaf
 
 pytestmark = [
     pytest.mark.virtual_time,

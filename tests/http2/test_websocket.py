@@ -12,11 +12,12 @@ from syncless.debug import print_tasklets
 from tests import needs
 from tests.asgi.test_websocket import BOTH, echoing, speaking
 from tests.browser import BROWSER, browse
+from tests.http.test_websocket import SCRIPT, closed_with, echo, frame
 from tests.http2_client import connector, events
 from tests.waiting import eventually
-from tests.wsgi.test_websocket import SCRIPT, closed_with, echo, frame
 
 pytestmark = [
+    pytest.mark.usefixtures("background"),
     pytest.mark.virtual_time,
     needs.HTTP2,
 ]

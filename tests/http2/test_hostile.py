@@ -12,9 +12,9 @@ from syncless.http.listener import CELLS, Counters, totals
 from syncless.io import socket
 from tests import needs
 from tests.fuzz_http2 import GET, POST, PREFACE, WEBSOCKET, frame
+from tests.http2.test_http2 import echo, frames_of, gated, goaways, hello, recorded
 from tests.http2_client import connector, events, exceptions
 from tests.waiting import eventually
-from tests.wsgi.test_http2 import echo, frames_of, gated, goaways, hello, recorded
 
 pytestmark = [
     pytest.mark.virtual_time,

@@ -20,8 +20,8 @@ from syncless.http.limits import Limits
 from syncless.server.program import slot as slots
 from syncless.server.program import worker as worker_module
 from syncless.server.program.slot import BEAT, Slot, Worker
+from tests.supervised import APP, ROOT, InFlight, alive
 from tests.waiting import eventually
-from tests.wsgi.supervised import APP, ROOT, InFlight, alive
 
 
 def test_several_processes_serve_and_stop(program):
@@ -112,7 +112,7 @@ HOOKED = CHILD.replace("threading.Thread", "def begin():\n    threading.Thread")
     ],
     ids=["preloaded", "not patched", "hook"],
 )
-def test_the_application_gets_the_status_of_a_process_that_it_started_in_the_master(program, options, code):
+def test_the_application_gets_the_status_of_a_process_started_in_the_master(program, options, code):
     running = program("--workers", "1", *options, code=APP + code)
     (pid,) = running.pids(1)
     os.kill(pid, signal.SIGKILL)

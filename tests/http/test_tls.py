@@ -14,8 +14,8 @@ import threading
 import pytest
 
 import syncless
+from tests.authority import answer_of, connect, hello, in_thread
 from tests.waiting import eventually
-from tests.wsgi.authority import answer_of, connect, hello, in_thread
 
 pytestmark = pytest.mark.virtual_time
 

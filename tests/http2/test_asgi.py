@@ -7,6 +7,7 @@ from tests.http2_client import connector, events
 from tests.waiting import eventually
 
 pytestmark = [
+    pytest.mark.usefixtures("background"),
     pytest.mark.virtual_time,
     needs.HTTP2,
 ]

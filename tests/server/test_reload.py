@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
+from tests.supervised import APP, InFlight, Load, alive
 from tests.waiting import eventually
-from tests.wsgi.supervised import APP, InFlight, Load, alive
 
 UNTIL_GO = "time.sleep(0.01) for _ in iter(lambda: os.path.exists('go'), True)"
 """In brackets it waits until the test makes that file."""

@@ -14,7 +14,7 @@ import threading
 
 from tests.waiting import eventually
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
+ROOT = pathlib.Path(__file__).parent.parent
 
 
 APP = """
