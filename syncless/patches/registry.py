@@ -198,7 +198,9 @@ class Methods:
     def add(self, owner: type, name: str, new: Any) -> None:
         """`new`: the member of a class that replaces one of that name. A `with` block ends as it has begun,
         but for that of a Lock, for which tasklets may wait."""
-        if not name.startswith("__") or (owner is _thread.LockType and name == "__exit__"):
+        if name == "__exit__" and owner is not _thread.LockType:
+            return
+        if not name.startswith("__") or name in ("__enter__", "__exit__"):
             self._members.setdefault(name, []).append(new)
 
     def drop(self, name: str, new: Any) -> None:

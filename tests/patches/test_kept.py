@@ -4,6 +4,8 @@ kept, and the originals again when the patch is undone."""
 import gc
 import re
 
+import pytest
+
 from tests.programs import run_python
 
 KEEPS = """
@@ -299,3 +301,27 @@ with syncless.patches.patched(cpu=True):
 """)
     assert found == ""
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("kind", ["Lock", "RLock"])
+def test_enter_that_was_kept_lets_the_holder_run(kind):
+    run_python(f"""
+import threading
+lock = threading.{kind}()
+enter = lock.__enter__
+from syncless.patches import patch_all
+patch_all()
+held, let = threading.Event(), threading.Event()
+def hold():
+    with lock:
+        held.set()
+        let.wait()
+holder = threading.Thread(target=hold)
+holder.start()
+held.wait()
+waiting = threading.Thread(target=lambda: (enter(), lock.release()))
+waiting.start()
+let.set()
+waiting.join()
+holder.join()
+""")
