@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 BIND ?= 127.0.0.1:8000
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile
-NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
+NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxi' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
 .PHONY: help serve test test-under-load check lint bench bench-core clean wheels release portable docs docs-serve fidelity asyncio-suite stackless-suite autobahn storm fuzz sanitize simulate soak
 

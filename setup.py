@@ -34,80 +34,81 @@ if sys.version_info < (3, 10):  # noqa: UP036  pip runs this file before it know
 # the rules of HTTP/1.1, without Python
 WIRE = [f"syncless/http/wire/{name}.c" for name in ("names", "head", "host", "body", "reply")]
 
-# module -> further C sources. The name says the .pyx; a .pxd of the same name is its table of contents.
+# module -> further C sources. The name says the .pyx, which says what it is; a .pxd of the same name is its
+# table of contents.
 NATIVE = {
-    "syncless._core.cpython.layouts": [],  # the fields of objects that the interpreter does not show
-    "syncless._core.cpython.chunkcache": [],  # 16 KiB frame stacks are kept, not unmapped
-    "syncless._core.poll.poller": [],  # the contract of the backends
+    "syncless._core.cpython.layouts": [],
+    "syncless._core.cpython.chunkcache": [],
+    "syncless._core.poll.poller": [],
     "syncless._core.poll.epoll": [],
     "syncless._core.poll.kqueue": [],
-    "syncless._core.timers": [],  # a heap of deadlines
-    "syncless._core.cpython.threadlocal": [],  # threading.local per tasklet
-    "syncless._core.scheduler": [],  # park and wake
-    "syncless._core.loop": [],  # events, time, signals
-    "syncless._core.explore": [],  # schedules that a seed chooses
-    "syncless._core.threadloop": [],  # which loop a thread has
-    "syncless._core.current": [],  # actions of a running tasklet
-    "syncless._core.cpython.counting": [],  # being called before each bytecode
-    "syncless._core.cpython.tracing": [],  # trace and profile functions per tasklet
-    "syncless._core.bytecodes": [],  # how many a turn may have
-    "syncless._core.tasklet": [],  # the life of a tasklet
-    "syncless._core.handling": [],  # handlers of signals, on top of the main tasklet
-    "syncless._core.recorder": [],  # what a tasklet has waited for
-    "syncless._core.timeout": [],  # Timeout, deadline
-    "syncless._core.wait.sync": [],  # Event, Lock, Semaphore; circles of tasklets that wait for one another
-    "syncless._core.wait.queues": [],  # Queue and its kin
-    "syncless._core.wait.select": [],  # the first of several
-    "syncless._core.calls.sockets": [],  # recv, send, accept, connect: try first, then park
-    "syncless._core.calls.messages": [],  # those with addresses: connect, recvfrom, sendmsg
-    "syncless.patches.types.tlscalls": [],  # the same for TLS
-    "syncless._core.calls.fileio": [],  # the methods of io.FileIO
-    "syncless._core.calls.descriptors": [],  # read and write of files, pipes and other descriptors
-    "syncless._core.calls.filesystems": [],  # which file systems answer at once
-    "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
-    "syncless.patches.types.fileobjects": [],  # io.FileIO and the buffered files
-    "syncless.patches.sqlite.uses": [],  # statements that are executed directly
-    "syncless.patches.types.cputimer": [],  # a signal for processor time
-    "syncless.patches.types.unparked": [],  # waits for locks where no tasklet can park
-    "syncless.patches.types.locks": [],  # Lock and RLock, cooperative in place
-    "syncless._core.cpython.replacing": [],  # members of types, and built-in functions in the place of others
-    "syncless._core.nativestack": [],  # which C functions a thread is in
+    "syncless._core.timers": [],
+    "syncless._core.cpython.threadlocal": [],
+    "syncless._core.scheduler": [],
+    "syncless._core.loop": [],
+    "syncless._core.explore": [],
+    "syncless._core.threadloop": [],
+    "syncless._core.current": [],
+    "syncless._core.cpython.counting": [],
+    "syncless._core.cpython.tracing": [],
+    "syncless._core.bytecodes": [],
+    "syncless._core.tasklet": [],
+    "syncless._core.handling": [],
+    "syncless._core.recorder": [],
+    "syncless._core.timeout": [],
+    "syncless._core.wait.sync": [],
+    "syncless._core.wait.queues": [],
+    "syncless._core.wait.select": [],
+    "syncless._core.calls.sockets": [],
+    "syncless._core.calls.messages": [],
+    "syncless.patches.types.tlscalls": [],
+    "syncless._core.calls.fileio": [],
+    "syncless._core.calls.descriptors": [],
+    "syncless._core.calls.filesystems": [],
+    "syncless._core.calls.files": [],
+    "syncless.patches.types.fileobjects": [],
+    "syncless.patches.sqlite.uses": [],
+    "syncless.patches.types.cputimer": [],
+    "syncless.patches.types.unparked": [],
+    "syncless.patches.types.locks": [],
+    "syncless._core.cpython.replacing": [],
+    "syncless._core.nativestack": [],
     "syncless.patches.libraries.parking": [
         f"syncless/patches/libraries/{name}.c"
         for name in (
             *("waiting", "transfers", "connecting"),
             *("polling", "pauses", "names", "loading", "elfreader"),
         )
-    ],  # functions in the place of libc's waiting calls in C libraries, and where they are put
-    "syncless.stackless._thread": [],  # a Stackless program's run queue
-    "syncless.stackless._state": [],  # the state of a tasklet, its flags and its context
+    ],
+    "syncless.stackless._thread": [],
+    "syncless.stackless._state": [],
     "syncless.stackless._tasklet": [],
     "syncless.stackless._channel": [],
-    "syncless.asyncio.dispatcher": [],  # callbacks are called, each where it may park
-    "syncless.asyncio.callbacks": [],  # call_soon() and its kin, and the first step of a coroutine
-    "syncless.asyncio.halves": [],  # a socket is read and written for a protocol
-    "syncless.asyncio.transports": [],  # TCP and UNIX streams
-    "syncless.http.wire.wire": WIRE,  # the rules of HTTP/1.1, for Cython and Python
-    "syncless.http.requestheads": [],  # request heads, read and remembered
-    "syncless.http.log.loglines": [],  # a line for each response
-    "syncless.http.listener": [],  # shared by the connections of a listening socket
-    "syncless.http.stream": [],  # receiving, sending, closing
-    "syncless.http.peer": [],  # the client as a request sees it, and the body that it sends
-    "syncless.http.response": [],  # head and body -> bytes
-    "syncless.http.request": [],  # a request as everything but its application sees it
-    "syncless.http.exchange": [],  # a request and its response; the seam between HTTP and applications
-    "syncless.http.websocket.websocket": [],  # messages on a connection that HTTP has left
-    "syncless.http.websocket.frames": [],  # read and written by the websockets library
-    "syncless.http.connection": [],  # the life of a connection
-    "syncless.http.acceptor": [],  # new connections
-    "syncless.http.http2.stream": [],  # a request that a connection of HTTP/2 carries
-    "syncless.http.http2.session": [],  # such a connection
-    "syncless.apps.asgi.operations": [],  # receive() and send()
-    "syncless.apps.asgi.exchange": [],  # calls the application
-    "syncless.apps.asgi.application": [],  # a request for each head
-    "syncless.apps.wsgi.input": [],  # a request body
-    "syncless.apps.wsgi.application": [],  # a request for each head
-    "syncless.native.handler": [],  # a native function, wherever it comes from
+    "syncless.asyncio.dispatcher": [],
+    "syncless.asyncio.callbacks": [],
+    "syncless.asyncio.halves": [],
+    "syncless.asyncio.transports": [],
+    "syncless.http.wire.wire": WIRE,
+    "syncless.http.requestheads": [],
+    "syncless.http.log.loglines": [],
+    "syncless.http.listener": [],
+    "syncless.http.stream": [],
+    "syncless.http.peer": [],
+    "syncless.http.response": [],
+    "syncless.http.request": [],
+    "syncless.http.exchange": [],
+    "syncless.http.websocket.websocket": [],
+    "syncless.http.websocket.frames": [],
+    "syncless.http.connection": [],
+    "syncless.http.acceptor": [],
+    "syncless.http.http2.stream": [],
+    "syncless.http.http2.session": [],
+    "syncless.apps.asgi.operations": [],
+    "syncless.apps.asgi.exchange": [],
+    "syncless.apps.asgi.application": [],
+    "syncless.apps.wsgi.input": [],
+    "syncless.apps.wsgi.application": [],
+    "syncless.native.handler": [],
     "syncless.native.threads": [
         *WIRE,
         *(
@@ -131,7 +132,7 @@ NATIVE = {
                 "publish",
             )
         ),
-    ],  # threads that answer without the interpreter's lock, and their messages to Python
+    ],
 }
 
 # Cython's own functions, such as the type of its functions: once, instead of in each module
@@ -379,7 +380,7 @@ class Build(build_ext):
         sources = (
             path
             for path in pathlib.Path("syncless").rglob("*")
-            if path.suffix in (".pyx", ".pxd", ".c", ".h")
+            if path.suffix in (".pyx", ".pxi", ".pxd", ".c", ".h")
         )
         newest = max(path.stat().st_mtime for path in [*sources, pathlib.Path(__file__)])
         modules = (pathlib.Path(self.get_ext_fullpath(each.name)) for each in self.extensions)

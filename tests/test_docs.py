@@ -141,7 +141,9 @@ def test_every_environment_variable_is_in_the_documentation():
     """The page is written from VARIABLES."""
     reads = r"""(?:\.get\(|\.pop\(|\[)"([A-Z_]+)\""""
     found = set()
-    for path in [*(ROOT / "syncless").rglob("*.py"), *(ROOT / "syncless").rglob("*.pyx")]:
+    for path in (ROOT / "syncless").rglob("*.p*"):
+        if path.suffix not in (".py", ".pyx", ".pxi"):
+            continue
         own = r"\b(?:environ|variables)" if path.parent.name in ("cli", "program") else r"\bos\.environ"
         found |= set(re.findall(own + reads, path.read_text()))
         found |= set(re.findall(r"""^VARIABLE = "(\w+)\"""", path.read_text(), re.MULTILINE))

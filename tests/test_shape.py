@@ -13,7 +13,7 @@ import sys
 import pytest
 
 import syncless
-from documentation import stubs
+from documentation import design, stubs
 from syncless._core.loop import checked
 from syncless._core.poll.backends import BACKENDS
 from syncless.http.limits import Limits
@@ -129,7 +129,7 @@ def layer_of(module):
 SOURCES = sorted(
     path
     for path in PACKAGE.rglob("*.p*")
-    if path.suffix in (".py", ".pyx", ".pxd") and path.name != "__main__.py"
+    if path.suffix in (".py", ".pyx", ".pxi", ".pxd") and path.name != "__main__.py"
 )
 
 
@@ -196,6 +196,20 @@ def test_cimports_make_no_circle():
                 others = {source, *(f"{source}.{name}" for name in re.findall(r"\w+", match[2] or ""))}
                 graph.setdefault(module, set()).update(others & declared - {module})
     list(graphlib.TopologicalSorter(graph).static_order())  # a CycleError names the circle
+
+
+def test_parts_of_a_module_are_included_by_it_alone():
+    """x/part.pxi is a concept of x.pyx, whose folder it stands in. What the parts use is imported there."""
+    parts = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.pxi")}
+    included = [
+        str((path.parent / name).relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.pyx")
+        for name in re.findall(r'^include "([^"]+)"$', path.read_text(), re.MULTILINE)
+        if name.startswith(path.stem + "/")
+    ]
+    assert len(parts) > 20 and sorted(included) == sorted(parts)
+    for path in PACKAGE.rglob("*.pxi"):
+        assert not re.search(r"^(?:(?:from \S+ )?c?import|include) ", path.read_text(), re.MULTILINE), path
 
 
 LATE = re.compile(r"""(?:import_module|__import__)\(f?["'](syncless[\w.{}]*)["']""")
@@ -282,9 +296,10 @@ def test_http_and_the_server_speak_no_wsgi():
         path
         for room in ("http", "server")
         for path in (PACKAGE / room).rglob("*")
-        if path.suffix in (".py", ".pyx", ".pxd", ".c", ".h") and path.name != "serve.py"  # it tells of it
+        if path.suffix in (".py", ".pyx", ".pxi", ".pxd", ".c", ".h")
+        and path.name != "serve.py"  # it tells of it
     ]
-    texts = {path.name: re.sub(r"tests/[\w/.]+", "", path.read_text()) for path in paths}  # places of tests
+    texts = {path: re.sub(r"tests/[\w/.]+", "", path.read_text()) for path in paths}  # places of tests
     assert len(paths) > 50
     assert {name: found for name, text in texts.items() if (found := WSGI_WORDS.findall(text))} == {}
 
@@ -306,7 +321,7 @@ def test_a_request_is_told_by_the_names_of_cgi_where_they_are_the_interface():
     """Everything else asks a Request (http/request.pyx)."""
     for path in PACKAGE.rglob("*"):
         place = str(path.relative_to(PACKAGE))
-        if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".c", ".h") and not any(
+        if path.suffix in (".py", ".pyx", ".pxi", ".pxd", ".pyi", ".c", ".h") and not any(
             place.startswith(room) for room in CGI_ROOMS
         ):
             quoted = re.findall(r"[\"']([A-Z_]+)[\"']", path.read_text())
@@ -334,7 +349,8 @@ def test_nothing_imports_its_own_package_inside_a_function():
 
 def test_one_room_knows_the_versions_of_the_interpreter():
     for path in PACKAGE.rglob("*"):
-        if path.suffix in (".pyx", ".pxd", ".c", ".h") and path.parent != PACKAGE / "_core" / "cpython":
+        native = path.suffix in (".pyx", ".pxi", ".pxd", ".c", ".h")
+        if native and path.parent != PACKAGE / "_core" / "cpython":
             assert "PY_VERSION_HEX" not in path.read_text(), (
                 f"{path.relative_to(ROOT)}: the function belongs into _core/cpython"
             )
@@ -476,29 +492,10 @@ def test_stubs_name_what_there_is(module):
             assert members == public, f"{module}.{node.name}"
 
 
-def listed_files():
-    """The files in the tables of docs/design.md."""
-    return re.findall(r"^\| `([\w./-]+\.\w+)` \|", (ROOT / "docs" / "design.md").read_text(), re.MULTILINE)
-
-
-def files_with_a_concept():
-    """All sources but those that go with a file of the same name: a .pxd or .pyi, the header of a .c file.
-    An __init__.py that has only a docstring has no concept of its own."""
-    for path in PACKAGE.rglob("*"):
-        together = {".pxd": (".pyx", ".py"), ".h": (".c",)}.get(path.suffix, ())
-        if path.suffix not in (".py", ".pyx", ".pxd", ".pxi", ".c", ".h"):
-            continue
-        if any(path.with_suffix(suffix).exists() for suffix in together):
-            continue
-        if path.name == "__init__.py" and len(ast.parse(path.read_text()).body) < 2:
-            continue
-        yield str(path.relative_to(PACKAGE))
-
-
 def test_functions_that_the_life_of_a_request_names_exist():
     page = (ROOT / "docs" / "design.md").read_text()
     life = page[page.index("| step | WSGI |") : page.index("A thread of native handlers gives")]
-    named = re.findall(r"`([\w/]+\.(?:pyx|c))`: ((?:`\w+`(?:, )?)+)", life)
+    named = re.findall(r"`([\w/]+\.(?:pyx|pxi|c))`: ((?:`\w+`(?:, )?)+)", life)
     assert len(named) > 30
     for file, functions in named:
         text = (PACKAGE / file).read_text()
@@ -506,12 +503,30 @@ def test_functions_that_the_life_of_a_request_names_exist():
             assert re.search(rf"\b{function}\(|class {function}\b", text), f"{file} has no {function}"
 
 
-def test_design_lists_each_file_once():
-    listed = listed_files()
-    assert sorted(set(listed)) == sorted(listed), "a file is listed twice in docs/design.md"
-    assert set(files_with_a_concept()) - set(listed) == set(), "docs/design.md needs a line for each of these"
-    gone = [file for file in listed if not (PACKAGE / file).exists()]
-    assert not gone, "docs/design.md lists files that do not exist"
+def test_design_lists_each_file_once_with_what_it_says_of_itself():
+    page = design.PAGE.read_text()
+    listed = design.listed(page)
+    assert len(listed) > 300 and sorted(set(listed)) == sorted(listed), "a file is listed twice"
+    assert design.written(page) == page, "run: python -m documentation.design"
+
+
+def test_design_lists_a_new_file_and_forgets_one_that_is_gone():
+    page = design.PAGE.read_text()
+    file, part = "http/trust.py", "http/listener/quota.pxi"
+    without = "".join(
+        line for line in page.splitlines(True) if f"| `{file}`" not in line and f"| `{part}`" not in line
+    )
+    other = without.replace(
+        "| `http/limits.py` | ", "| `http/gone.py` | Nothing |\n| `http/limits.py` | Another "
+    )
+    new = design.written(other)
+    assert sorted(new.splitlines()) == sorted(page.splitlines())
+    lines = new.splitlines()
+    row = {
+        each: next(n for n, line in enumerate(lines) if line.startswith(f"| `{each}`"))
+        for each in (file, part)
+    }
+    assert "`http/listener/" in lines[row[part] - 1] and "`http/" in lines[row[file] - 1]
 
 
 def test_lines_of_c_and_pages_are_at_most_110_columns():
@@ -600,14 +615,14 @@ def test_numbers_of_the_wire_stand_once():
     one = "|".join(names)
     defined = re.compile(rf"^ *(?:#define )?({one})(?: =| [0-9])|[{{,] ({one}) = ", re.M)
     for path in [*(PACKAGE / "http").rglob("*"), *(PACKAGE / "native").rglob("*")]:
-        if path.suffix in (".c", ".h", ".pyx", ".pxd") and path.name != "wire.h":
+        if path.suffix in (".c", ".h", ".pyx", ".pxi", ".pxd") and path.name != "wire.h":
             assert not defined.search(path.read_text()), path
 
 
 def test_tests_that_the_sources_name_exist():
     named = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
-    for path in [*PACKAGE.rglob("*.py*"), *(ROOT / "docs").rglob("*.md")]:
-        if path.suffix in (".py", ".pyx", ".pxd", ".md"):
+    for path in [*PACKAGE.rglob("*.p*"), *(ROOT / "docs").rglob("*.md")]:
+        if path.suffix in (".py", ".pyx", ".pxi", ".pxd", ".md"):
             for file, function in named.findall(path.read_text()):
                 assert f"def {function}" in (ROOT / file).read_text(), f"{path.name} names {file} {function}"
 

@@ -1,5 +1,5 @@
-"""The engine. Its modules are native: a checkout has none before it is built, and says so here instead of
-naming the first one missing."""
+"""The engine, and a clear message where it cannot run. Its modules are native: a checkout has none before it
+is built, and says so here instead of naming the first one missing."""
 
 import importlib.util
 import os

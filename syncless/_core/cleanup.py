@@ -1,4 +1,5 @@
-"""Whether the caller's code cleans up: then an interrupt waits for a lock that it needs, see wait/sync.pyx.
+"""Whether the caller's code cleans up: then an interrupt waits for a lock that it needs, see
+wait/sync/graces.pxi.
 
 Takes: the frames of the running tasklet. Gives: True if one of them is in a `finally` block, in `__exit__` or
 `__del__`, or if it handles something else than an Exception: a Timeout, a kill.

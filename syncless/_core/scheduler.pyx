@@ -12,10 +12,7 @@ carrier, which becomes the leader:
                                                `--> an idle carrier goes on with [loop]: the new leader
     leader meets a parked tasklet that is ready: rests in the idle list, switches to it
 
-So the loop never runs on top of a user's stack. New carriers are started by *starters*, greenlets that do
-nothing else and stay at the depths at which they began, because a greenlet begins at the C stack position of
-its starter. There are two, by turns: a switch from a carrier of the first to one of the second, which
-lies below, copies nothing out.
+So the loop never runs on top of a user's stack.
 
 Every Python call and every drop of a reference may switch. Hence all state of a turn is in the Loop, where
 the next leader finds it, and none is kept across a call.
@@ -24,12 +21,6 @@ The part of a carrier's stack between its base and the place where it switches i
 each return from there costs, because the processor cannot foresee it. So the functions on that way have
 no try block, whose room on the stack is large: they call what may fail, look at its result, and leave the
 rest to functions of their own (failed, _switch_failed).
-
-The ready queue is a ring of owned references that doubles; it does not know what an item is, and its
-functions that change the order are for Stackless. The poll clock says when the loop must look for events
-again, so that work that goes on and on cannot starve waiters; docs/design.md says under Fairness why it
-counts turns and time. Observers are called at each switch, to count CPU time and bytecodes, and for
-Stackless's schedule callback; a loop without them pays one comparison per switch.
 
 Threads: each has its own Loop. The GIL guards the ready queue, so another thread wakes a tasklet by the same
 wake(), which also wakes the poller if that loop is asleep.
@@ -59,117 +50,8 @@ from syncless._core.cpython import chunkcache
 from syncless._core.exits import TaskletExit
 from syncless._core.exits import tell_uncaught
 
-cdef enum:
-    FIRST_CAPACITY = 256
-
-
-cdef int begin_queue(ReadyQueue* queue) except -1:
-    queue.ring = <PyObject**> PyMem_Malloc(FIRST_CAPACITY * sizeof(PyObject*))
-    if queue.ring == NULL:
-        raise MemoryError
-    queue.mask = FIRST_CAPACITY - 1
-    return 0
-
-
-cdef void free_queue(ReadyQueue* queue) noexcept:
-    """The owner ends. It has taken all items out."""
-    PyMem_Free(queue.ring)
-
-
-cdef int grow(ReadyQueue* queue) except -1:
-    cdef PyObject** grown = <PyObject**> PyMem_Malloc((queue.mask + 1) * 2 * sizeof(PyObject*))
-    cdef size_t i
-    if grown == NULL:
-        raise MemoryError
-    for i in range(queue.count):
-        grown[i] = item_at(queue, i)
-    PyMem_Free(queue.ring)
-    queue.ring = grown
-    queue.head = 0
-    queue.mask = queue.mask * 2 + 1
-    return 0
-
-
-cdef int add_first(ReadyQueue* queue, object item) except -1:
-    if queue.count > queue.mask:
-        grow(queue)
-    Py_INCREF(item)
-    queue.head = (queue.head - 1) & queue.mask
-    queue.ring[queue.head] = <PyObject*> item
-    queue.count += 1
-    return 0
-
-
-cdef Py_ssize_t place_of(ReadyQueue* queue, object item) noexcept:
-    """How many are before it; -1 if it is not there."""
-    cdef size_t i
-    for i in range(queue.count):
-        if item_at(queue, i) == <PyObject*> item:
-            return i
-    return -1
-
-
-cdef int remove_item(ReadyQueue* queue, object item) except -1:
-    """Takes it out, if it is there."""
-    cdef Py_ssize_t i, at = place_of(queue, item)
-    if at < 0:
-        return 0
-    for i in range(at, <Py_ssize_t> queue.count - 1):
-        queue.ring[(queue.head + i) & queue.mask] = item_at(queue, i + 1)
-    queue.count -= 1
-    Py_DECREF(item)
-    return 0
-
-
-cdef void rotate(ReadyQueue* queue, Py_ssize_t n) noexcept:
-    """The first n go to the end, in their order."""
-    cdef PyObject* item
-    cdef Py_ssize_t _
-    for _ in range(n):
-        item = queue.ring[queue.head]
-        queue.ring[(queue.head + queue.count) & queue.mask] = item
-        queue.head = (queue.head + 1) & queue.mask
-
-
-cdef enum:
-    POLL_ITEMS = 64             # items run before a poll is due
-    POLL_AFTER = 200000         # ns run before a poll is due
-    SHORT = 4000  # ns from one reading of the clock to the next, after which the next three turns go without
-
-
-cdef void polled(PollClock* clock, int64_t now) noexcept:
-    """A poll is over: the next is due after POLL_ITEMS items or POLL_AFTER ns."""
-    clock.now = clock.polled_at = now
-    clock.turns_left = POLL_ITEMS
-    clock.slice_ns = POLL_AFTER
-
-
-cdef void share_equally(PollClock* clock, int64_t now, int items) noexcept:
-    """The items that a poll brought are done: those that are ready get as many turns and as much time before
-    the next."""
-    cdef int64_t spent = now - clock.polled_at
-    polled(clock, now)
-    clock.turns_left = max(items, <int> POLL_ITEMS)
-    clock.slice_ns = max(spent, <int64_t> POLL_AFTER)
-
-
-cdef bint is_poll_due(PollClock* clock) noexcept:
-    """Once it is due it stays so until there was one: a tasklet that gives way asks, and the leader asks
-    again."""
-    cdef int64_t before
-    if is_exploring():
-        return explorer.any_of(explorer.poll_one_in) == 0
-    clock.turns_left -= 1
-    if clock.unread:  # turns are short: reading the clock each time would be a good part of their cost
-        clock.unread -= 1
-    else:
-        before = clock.now
-        clock.now = monotonic_ns()
-        if clock.now - clock.polled_at > clock.slice_ns:
-            clock.turns_left = 0
-        elif clock.now - before < SHORT:
-            clock.unread = 3
-    return clock.turns_left <= 0
+include "scheduler/readyqueue.pxi"
+include "scheduler/pollclock.pxi"
 
 
 cdef class Thrown:
@@ -177,159 +59,8 @@ cdef class Thrown:
     may share an exception, but not a Thrown."""
 
 
-cdef class Observer:
-    cdef int begins(self, object tasklet) except -1:
-        """The tasklet starts, or goes on; also when it gave way and nobody else was ready."""
-        return 0
-
-    cdef int stops(self, object tasklet) except -1:
-        """The tasklet gives way, or has ended."""
-        return 0
-
-
-cdef class Recorder:
-    cdef void waited(self, BaseTasklet tasklet, const char* why, object on) noexcept:
-        """A wait of the tasklet is over, which runs again; an exception may be set."""
-
-
-cdef class Observers(Observer):
-    """Several of them, told in the order in which they joined."""
-
-    def __init__(self, tuple observers=()):
-        self.observers = observers
-
-    cdef int begins(self, object tasklet) except -1:
-        for observer in self.observers:
-            (<Observer> observer).begins(tasklet)
-        return 0
-
-    cdef int stops(self, object tasklet) except -1:
-        for observer in self.observers:
-            (<Observer> observer).stops(tasklet)
-        return 0
-
-    cdef Observers joined_by(self, Observer one):
-        return Observers((*self.observers, one))
-
-    cdef Observers left_by(self, Observer one):
-        return Observers(tuple([other for other in self.observers if other is not one]))
-
-
-cdef enum:
-    # bytes of stack between the two starters: more than most carriers have when they switch, and no whole
-    # pages
-    FURTHER_DOWN = 6000
-
-
-cdef class _Greenlet:
-    """The body of a greenlet of the engine."""
-    cdef object argument
-    cdef Step step
-    cdef Step failed
-    cdef PyGreenlet* carrier            # owned until it runs; then it has other owners
-
-    def __call__(self):
-        Py_XDECREF(<PyObject*> self.carrier)
-        at_base(self.step, self.failed, <PyObject*> self.argument)
-
-
-cdef class Carriers:
-    """A pool of greenlets that all do the same steps for a loop: it gives the one that leads next, an
-    idle one or a new one."""
-
-    def __dealloc__(self):
-        PyMem_Free(self.idle)
-
-    cdef int begin(self, object loop, Step step, Step step_failed) except -1:
-        """In the thread's own greenlet."""
-        cdef _Greenlet starter = _Greenlet()
-        cdef int i
-        self.loop = loop
-        self.step, self.step_failed = step, step_failed
-        starter.argument = self
-        starter.step, starter.failed = <Step> start_carriers, <Step> starter_failed
-        self.main = PyGreenlet_GetCurrent()
-        for i in range(2):
-            self.starters[i] = PyGreenlet_New(<PyObject*> starter, self.main)
-            switch_further_down(self.starters[i], i * FURTHER_DOWN)
-        return 0
-
-    cdef PyGreenlet* next_leader(self) noexcept:
-        """An idle carrier, or a starter, which starts one when it is switched to. Borrowed, see go_idle()."""
-        if self.idle_count:
-            self.idle_count -= 1
-            return self.idle[self.idle_count]
-        return self.starters[self.count & 1]
-
-    cdef int go_idle(self, PyGreenlet* target) except -1:
-        """The running carrier goes into the idle list and the target goes on. Returns when it leads again;
-        raises GreenletExit if it is to end. The list's reference is dropped by the carrier itself: one that
-        is kept on the other side of a switch would chain idle carriers to one another."""
-        cdef PyGreenlet* me
-        if self.idle_count == self.idle_capacity:
-            self.idle = <PyGreenlet**> doubled(self.idle, &self.idle_capacity, sizeof(PyGreenlet*), 64)
-        me = PyGreenlet_GetCurrent()
-        self.idle[self.idle_count] = me
-        self.idle_count += 1
-        switch(target)
-        Py_DECREF(<object> me)
-        return 0
-
-    cdef int end_one(self) except -1:
-        """An idle carrier ends: GreenletExit is raised in it when its last reference is dropped."""
-        self.idle_count -= 1
-        Py_DECREF(<object> self.idle[self.idle_count])
-        return 0
-
-    cdef int end(self) except -1:
-        """Starters and idle carriers end."""
-        cdef int i
-        for i in range(2):
-            Py_DECREF(<object> self.starters[i])
-        while self.idle_count:
-            self.end_one()
-        Py_DECREF(<object> self.main)
-        self.loop = None
-        return 0
-
-
-cdef int failed() except -1:
-    """Hands on the exception that is set."""
-    return -1
-
-
-cdef int refuse_wait(Scheduler self, const char* why) except -1:
-    if self.still is not None:
-        raise RuntimeError(
-            f"a step that must not wait would wait for {why.decode()}: let it spawn a tasklet instead")
-    raise RuntimeError(
-        "the event loop itself cannot wait: a signal handler or callback called something that blocks; let "
-        "it spawn a tasklet instead")
-
-
-cdef int switch(PyGreenlet* target) except -1:
-    cdef PyObject* returned = PyGreenlet_Switch(target, NULL, NULL)
-    if returned == NULL:
-        return failed()
-    Py_DECREF(<object> returned)
-    return 0
-
-
-cdef int start_carriers(Carriers carriers) except -1:
-    """The body of a starter: each switch to it starts one carrier, at the starter's own depth."""
-    cdef _Greenlet carrier
-    switch(carriers.main)                   # which has started it, to give it its depth
-    while True:
-        carrier = _Greenlet()
-        carrier.argument = carriers.loop
-        carrier.step, carrier.failed = carriers.step, carriers.step_failed
-        carrier.carrier = PyGreenlet_New(<PyObject*> carrier, carriers.main)
-        carriers.count += 1
-        switch(carrier.carrier)             # raises GreenletExit when the loop ends
-
-
-cdef int starter_failed(Carriers _) except -1:
-    return failed()
+include "scheduler/observers.pxi"
+include "scheduler/carriers.pxi"
 
 
 cdef extern from *:

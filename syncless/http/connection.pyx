@@ -15,7 +15,7 @@ which waits for the client by its Peer.
 
 Heads are read where they lie: in the receive buffer that all connections share, if they come in one piece.
 The rest (a part of a head, a body, pipelined requests) waits in the stream's inbox, no larger than that. So
-an idle connection is one small object. Responses are sent at the end of the turn: see listener.pyx.
+an idle connection is one small object. Responses are sent at the end of the turn: see listener/flusher.pxi.
 
 Before HTTP comes a PROXY header from a trusted peer, then a TLS handshake, or neither. Whether a TLS port is
 spoken to plainly is told by the first byte, so that a browser that speaks HTTP to it gets an answer that says

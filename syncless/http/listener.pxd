@@ -1,4 +1,5 @@
-"""What the connections of a listening socket share. How it works is told in listener.pyx."""
+"""What the connections of a listening socket share. How it works is told in listener.pyx and the
+files of listener/."""
 
 from cpython.object cimport PyObject
 cimport cython

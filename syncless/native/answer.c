@@ -9,7 +9,7 @@ static void put(struct thread *t, const char *data, size_t size) {
     block_append(&t->out, data, size);          /* the caller has reserved the room */
 }
 
-/* By the system's time, as in http/listener.pyx. */
+/* By the system's time, as in http/listener/responseheads.pxi. */
 static void put_dates(struct thread *t, time_t now) {
     if (t->dated != now || !t->dates_size) {
         t->dates_size = reply_dates(t->dates, now);

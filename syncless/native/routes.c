@@ -1,4 +1,4 @@
-/* See routes.h. */
+/* Which handler answers a request. See routes.h. */
 
 #include <stdlib.h>
 #include <string.h>

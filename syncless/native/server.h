@@ -277,7 +277,7 @@ struct server {
     _Atomic int64_t log_held;           /* bytes of the access log that Python has not taken yet */
     int logs;                           /* there is an access log */
     int logs_fields;                    /* which shows fields of responses */
-    int64_t bounds[BUCKETS];               /* of the buckets of the latency; see http/listener.pyx */
+    int64_t bounds[BUCKETS];               /* of the buckets of the latency; see http/listener/counters.pxi */
     int counts_time;                    /* requests are measured */
     _Atomic int stopping;               /* every response closes its connection */
     _Atomic int draining;               /* accept what waits, then no more */

@@ -1,4 +1,4 @@
-"""Breaks the promises of loop.pyx, for the tests of the check; built by the fixture `promises`."""
+"""Breaks the promises of loop/invariants.pxi, for the tests of the check; built by the fixture `promises`."""
 
 from libc.stdint cimport int64_t
 

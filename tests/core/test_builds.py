@@ -81,7 +81,7 @@ def translated(extensions, build_dir, **options):
         pathlib.Path(extensions[0].sources[0]).touch()
     if "DEPENDS" in os.environ:
         tree = Cython.Build.Dependencies.create_dependency_tree()
-        print(*tree.cimported_files(os.environ["DEPENDS"]))
+        print(*tree.cimported_files(os.environ["DEPENDS"]), *tree.included_files(os.environ["DEPENDS"]))
     return extensions
 
 def setup(ext_modules, **options):
@@ -183,6 +183,14 @@ def test_build_knows_of_modules_that_are_imported_from_their_package(build, tmp_
         (tmp_path / "tree" / path).write_text(text)
     done, _ = build(DEPENDS=name)
     assert {"syncless/_core/d.pxd", "syncless/_core/linked.pxd"} <= set(done.stdout.split()), done
+
+
+def test_module_is_translated_again_when_a_file_that_it_includes_has_changed(build, tmp_path):
+    module, part = "syncless/http/acceptor.pyx", "syncless/http/acceptor/watch.pxi"
+    assert build()[0].returncode == 0
+    assert part not in build(DEPENDS=module)[0].stdout  # all is up to date: nobody asks Cython
+    (tmp_path / "tree" / part).touch()
+    assert part in build(DEPENDS=module)[0].stdout.split()
 
 
 @pytest.mark.slow

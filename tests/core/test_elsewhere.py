@@ -54,7 +54,7 @@ OUTSIDE = re.compile(r"extern from|(?:from|cimport) (?:posix|libc)\b")
 
 def names_the_system(module):
     path = ROOT / module.replace(".", "/")
-    files = [path.with_suffix(suffix) for suffix in (".pyx", ".pxd")]
+    files = [*(path.with_suffix(suffix) for suffix in (".pyx", ".pxd")), *path.glob("*.pxi")]
     return bool(MODULES[module]) or any(OUTSIDE.search(each.read_text()) for each in files if each.exists())
 
 

@@ -1,4 +1,4 @@
-"""The app's name and label."""
+"""An app for the projects of Django: its name and label."""
 
 from django.apps import AppConfig
 

@@ -1,4 +1,4 @@
-/* See names.h and, for head_known() and its kin, head.h. */
+/* The tables of names.h. For head_known() and its kin, see head.h. */
 
 #include "head.h"
 #include "names.h"

@@ -1,4 +1,4 @@
-/* See reply.h. */
+/* The fields that frame a response, dates and refusals. See reply.h. */
 
 #include <stdio.h>
 #include <string.h>

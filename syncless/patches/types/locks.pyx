@@ -619,4 +619,4 @@ def simple_queue_get(self, block=True, timeout=None):
 
 
 # Condition, Event and Queue of the standard library
-include "conditions.pxi"
+include "locks/conditions.pxi"

@@ -1,9 +1,9 @@
 """Threads that stand by: while one thread of a server is held by its application, another one serves on.
 
 Each has a loop, and a listener for each of the server's sockets. One of them is active: it accepts, and has
-the connections. Watch (acceptor.pyx) sees that it has been held for `held_seconds` and wakes the next one,
-which becomes the active one, and takes the connections that are between two requests. Requests that run on
-the held thread stay there. When they have ended their connections follow.
+the connections. Watch (http/acceptor/watch.pxi) sees that it has been held for `held_seconds` and wakes the
+next one, which becomes the active one, and takes the connections that are between two requests. Requests that
+run on the held thread stay there. When they have ended their connections follow.
 
 Where ASGI applications are mounted beside WSGI applications, the first thread has their event loop. Another
 one sends it the connections on which requests for them come, and those of HTTP/2, which may carry such

@@ -50,7 +50,7 @@ def test_slow_clients_are_checked_within_their_grace():
 @pytest.mark.skipif(not (ROOMS / "http" / "peer.pyx").exists(), reason="the sources are not here")
 def test_each_limit_of_the_struct_is_used():
     sources = "".join(
-        path.read_text() for path in ROOMS.rglob("*") if path.suffix in (".pyx", ".c", ".h", ".pxd")
+        path.read_text() for path in ROOMS.rglob("*") if path.suffix in (".pyx", ".pxi", ".c", ".h", ".pxd")
     )
     unused = [name for name in NAMES if not re.search(rf"(limits|by)(\.|->){name}\b", sources)]
     assert unused == []

@@ -1,0 +1,90 @@
+"""Upgrade: the bytes of a connection for another protocol than HTTP (RFC 9110, 7.8)."""
+
+cdef enum:
+    PIECE = 4096        # bytes read at a time; it bounds how far a compressed message can expand at once
+
+
+cdef class Upgrade:
+    """Upgrade(exchange): begin() answers the request with 101; then read() and write() belong to the caller
+    until the request ends."""
+
+    def __init__(self, Exchange exchange not None):
+        self.exchange = exchange
+
+    cdef Peer peer(self):
+        if self.exchange.peer.is_gone():
+            raise ConnectionLost("the connection is closed")
+        return self.exchange.peer
+
+    def begin(self, bytes head not None, handler, tuple expected=()) -> None:
+        """Sends the 101 response, whose bytes are given; from then on the application's HTTP response is
+        ignored. `handler.end(failure)` is called when the application has returned or raised; exceptions of
+        the types `expected` are not logged then."""
+        cdef Peer peer = self.peer()
+        self.exchange.interruptible = False     # its end is among the bytes, behind the last messages
+        if self.exchange.response.committed:
+            raise RuntimeError("the response has begun already: the connection cannot be upgraded")
+        self.exchange.response.committed = self.exchange.upgraded = peer.upgraded = peer.answered = True
+        self.exchange.response.keep_alive = False
+        self.exchange.response.status = "101 Switching Protocols"
+        self.handler = handler
+        self.expected = (ClientGone, TaskletExit, *expected)
+        peer.send_all(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
+
+    cpdef bytes read(self):
+        """The bytes that have come, waiting for the first one; b"" at the end. BodyTimeout after
+        Limits.ping_seconds without one."""
+        cdef Peer peer = self.peer()
+        cdef char* data
+        cdef Py_ssize_t n = peer.available(&data)
+        if n == 0:
+            return b""
+        n = min(n, <Py_ssize_t> PIECE)
+        piece = PyBytes_FromStringAndSize(data, n)
+        peer.consume(n)
+        return piece
+
+    def receive(self, Py_ssize_t most) -> bytes:
+        """The same, at most `most` bytes; the rest stays with the operating system."""
+        cdef Peer peer = self.peer()
+        cdef bytes piece = PyBytes_FromStringAndSize(NULL, most)
+        cdef Py_ssize_t n = -1
+        while n < 0 and most:
+            n = peer.direct(PyBytes_AS_STRING(piece), most)
+        return piece[:max(n, 0)]
+
+    def end_input(self) -> None:
+        """Whoever waits in receive() goes on, where a descriptor's shutdown() cannot do that."""
+        cdef Peer peer = self.exchange.peer
+        if peer.stream != NULL and peer.stream.carried:
+            peer.stream.ended = peer.stream.peer_shutdown = True
+            wake_all(&(<Carried> peer.owner).readers)
+
+    def write(self, bytes data not None) -> None:
+        """Sends all of it, waiting while the client is slow. ClientGone."""
+        self.write_all(data)
+
+    cdef int write_all(self, bytes data) except -1:
+        cdef Peer peer = self.peer()
+        self.exchange.response.body_sent += PyBytes_GET_SIZE(data)
+        return peer.send_all(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    def expects(self, failure) -> bool:
+        """Whether the application may end so: with None, or one of these exceptions."""
+        return failure is None or isinstance(failure, self.expected)
+
+    def tell_stop(self) -> None:
+        """The server stops: the protocol's handler is told, if it wants to be."""
+        tell_stop = getattr(self.handler, "tell_stop", None)
+        if tell_stop is not None:
+            spawn(tell_stop)
+
+    def end(self, failure) -> None:
+        """The server: the application has returned or raised."""
+        handler, self.handler = self.handler, None
+        handler.end(failure)
+
+    @property
+    def fd(self) -> int:
+        """The connection's descriptor; -1 when it is closed."""
+        return -1 if self.exchange.peer.is_gone() else self.exchange.peer.stream.fd
