@@ -39,6 +39,7 @@ from syncless.patches.types.locks import watch_threads
 
 _active: dict[int, threading.Thread] = threading._active  # type: ignore[attr-defined]
 _current_thread = original_of(threading.current_thread)
+_get_ident = original_of(_thread.get_ident)
 _dummy_init = threading._DummyThread.__init__  # type: ignore[attr-defined]
 _condition: Any = class_of(threading, "Condition")
 
@@ -401,12 +402,18 @@ def set_profile_in_all_threads(function: Any, /) -> None:
 
 
 def _keep_their_idents() -> None:
-    """A thread that undoes the patch, and ends later, would take the thread whose loop this is out of
-    `threading`: the interpreter does so by the ident of the OS thread."""
-    for tasklet in running:
-        thread: Any = _active.get(id(tasklet))
+    """A thread that undoes the patch, and ends later, takes the thread whose loop this is out of `threading`:
+    the interpreter does so by the ident of the OS thread."""
+    ident = _get_ident()
+    thread = _active.get(ident)
+
+    def forget(tasklet: Tasklet[Any]) -> None:
+        _active.pop(id(tasklet), None)
         if thread is not None:
-            thread._delete = partial(_active.pop, id(tasklet), None)
+            _active[ident] = thread
+
+    for tasklet in running:
+        tasklet.add_done_callback(forget)
 
 
 def _renew_conditions() -> None:

@@ -108,7 +108,7 @@ def run(program):
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("ask", ["open('/etc/passwd').read(1)", "os.isatty(fd)"])
+@pytest.mark.parametrize("ask", ["open('/etc/passwd', 'rb').read(1)", "os.isatty(fd)"])
 def test_no_file_system_is_asked_whether_a_file_is_a_terminal(ask):
     """FUSE asks its server, by ioctl."""
     assert run(f"fd = os.open('/etc/passwd', os.O_RDONLY)\npassed = found(lambda: {ask})") == "0"
