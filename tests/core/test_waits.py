@@ -1,5 +1,6 @@
 """Waits for descriptors of others; each backend alike."""
 
+import fcntl
 import os
 import socket
 
@@ -59,13 +60,13 @@ def test_a_regular_file_is_always_ready(tmp_path):
 
 def test_a_closed_descriptor_is_an_error(in_backend):
     def body():
-        sleep(0)  # the loop's own descriptors must not take the numbers
         reading, writing = os.pipe()
-        os.close(reading)
-        os.close(writing)
+        closed = fcntl.fcntl(reading, fcntl.F_DUPFD, 500)  # a number that nobody else gets meanwhile
+        for each in (reading, writing, closed):
+            os.close(each)
         with pytest.raises(OSError):
-            if wait_readable(reading, 1):  # select reports it as ready, so that the caller meets the error
-                os.read(reading, 1)
+            if wait_readable(closed, 1):  # select reports it as ready, so that the caller meets the error
+                os.read(closed, 1)
         with pytest.raises(OSError):
             wait_readable(-1)
 

@@ -103,7 +103,8 @@ def test_what_was_kept_before_the_patch_lets_others_run():
 from syncless.patches import patch_all
 patch_all()
 {TURNS}
-print(len(stored), *(name for name, call in stored.items() if not turns(call)))
+# the time of a short wait may be over before it begins, on a busy machine
+print(len(stored), *(name for name, call in stored.items() if not any(turns(call) for _ in range(5))))
 """)
     assert re.fullmatch(r"29\n", stored)
 
