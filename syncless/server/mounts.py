@@ -11,15 +11,19 @@ from syncless.http.exchange import MountedApplications
 
 
 class Mounts(Host):
-    """By prefix, the longest first; the last prefix is ""."""
+    """By prefix; one of them is "". Of Mounts below a prefix each application is below both."""
 
     def __init__(self, hosts: Mapping[str, Host]):
         for prefix in hosts:
             if not prefix.startswith("/") or "//" in prefix:
                 raise ValueError(f"applications are mounted at paths such as /api or /, not at {prefix!r}")
-        self.hosts = {prefix.rstrip("/"): host for prefix, host in hosts.items()}
-        if len(self.hosts) < len(hosts):
-            raise ValueError(f"a path has two applications: {', '.join(hosts)}")
+        self.hosts: dict[str, Host] = {}
+        for prefix, host in hosts.items():
+            for rest, one in host.hosts.items() if isinstance(host, Mounts) else [("", host)]:
+                path = prefix.rstrip("/") + rest
+                if path in self.hosts:
+                    raise ValueError(f"a path has two applications: {', '.join(hosts)}")
+                self.hosts[path] = one
         self.hosts.setdefault("", WSGIHost(nothing_here))
 
     def begin(self, server: Serving) -> None:

@@ -55,6 +55,30 @@ def test_host_of_another_kind_is_served(start):
     assert log == [("begin", 7), ("end", True)]
 
 
+def test_applications_are_mounted_below_mounts(start):
+    def text(name):
+        def call(environ, start_response):
+            start_response("200 OK", [("Content-Type", "text/plain")])
+            return [f"{name} {environ['SCRIPT_NAME']}|{environ['PATH_INFO']}".encode()]
+
+        return call
+
+    inner = {"/b": text("b"), "/": text("a")}
+    with Server({"/a": inner, "/only": {"/c": text("c")}, "/": text("root")}, port=0) as server:
+        said = {
+            path: start.client(server).get(path) for path in ("/a/b/x", "/a/x", "/only/c", "/b", "/only/x")
+        }
+    assert {path: body for path, (status, _, body) in said.items() if status == 200} == {
+        "/a/b/x": b"b /a/b|/x",
+        "/a/x": b"a /a|/x",
+        "/only/c": b"c /only/c|",
+        "/b": b"root |/b",
+    }
+    assert said["/only/x"][0] == 404
+    with pytest.raises(ValueError, match="two applications"):
+        as_host({"/a": inner, "/a/b": text("b")})
+
+
 @pytest.mark.usefixtures("background")
 def test_hosts_are_mounted_beside_other_kinds(start):
     async def asgi(scope, receive, send):
