@@ -476,7 +476,7 @@ def say(text: str):
 
 multiprocessing.set_start_method("fork", force=True)  # Cython's helpers must not run this file again
 
-description = runpy.run_path(os.path.join(os.path.dirname(__file__), "documentation", "description.py"))
+description = runpy.run_path(os.path.join(os.path.dirname(__file__), "scripts", "docs", "description.py"))
 
 setup(
     cmdclass={"build_ext": Build},

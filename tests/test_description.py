@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import syncless
-from documentation import description
+from scripts.docs import description
 
 README = (description.ROOT / "README.md").read_text()
 

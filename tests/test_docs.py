@@ -12,7 +12,7 @@ import pytest
 
 import syncless
 import syncless.wsgi
-from documentation.reference import GENERATED, IN_SOURCES
+from scripts.docs.reference import GENERATED, IN_SOURCES
 from syncless.cli import config
 from syncless.http.log import accesslog
 from syncless.io import socket

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 import syncless
-from documentation import design, stubs
+from scripts.docs import design, stubs
 from syncless._core.loop import checked
 from syncless._core.poll.backends import BACKENDS
 from syncless.http.limits import Limits
@@ -507,7 +507,7 @@ def test_design_lists_each_file_once_with_what_it_says_of_itself():
     page = design.PAGE.read_text()
     listed = design.listed(page)
     assert len(listed) > 300 and sorted(set(listed)) == sorted(listed), "a file is listed twice"
-    assert design.written(page) == page, "run: python -m documentation.design"
+    assert design.written(page) == page, "run: python -m scripts.docs.design"
 
 
 def test_design_lists_a_new_file_and_forgets_one_that_is_gone():
@@ -582,7 +582,7 @@ def test_option_keeps_its_name_from_serve_to_the_field_that_uses_it():
 
 def test_stubs_say_the_same_as_their_modules():
     found = [f"{stub.name}: {node.name}" for stub, node, _ in stubs.differences()]
-    assert not found, f"run: python -m documentation.stubs ({', '.join(found)})"
+    assert not found, f"run: python -m scripts.docs.stubs ({', '.join(found)})"
 
 
 def test_options_are_those_of_the_server():

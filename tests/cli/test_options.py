@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-from documentation import reference
+from scripts.docs import reference
 from syncless.cli.arguments import make_parser, parse
 from syncless.cli.serving import arguments_of
 from syncless.server import kinds, options

@@ -108,7 +108,7 @@ def build(tmp_path):
         pytest.skip("the sources are not here, or Cython has not translated them")
     pytest.importorskip("Cython")
     tree, log = tmp_path / "tree", tmp_path / "log"
-    for folder in ("syncless", "documentation"):
+    for folder in ("syncless", "scripts"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "pytest_syncless.py"):
         shutil.copy2(ROOT / name, tree)

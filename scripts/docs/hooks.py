@@ -12,10 +12,10 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from documentation import description
-from documentation.reference import GENERATED, IN_SOURCES
+from scripts.docs import description
+from scripts.docs.reference import GENERATED, IN_SOURCES
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parent.parent.parent
 ELSEWHERE = {
     "CHANGES.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",

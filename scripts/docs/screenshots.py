@@ -1,4 +1,4 @@
-"""Makes the screenshots of the documentation anew: ``python -m documentation.screenshots``. Needs Chromium.
+"""Makes the screenshots of the documentation anew: ``python -m scripts.docs.screenshots``. Needs Chromium.
 
 The demo of ``make serve`` runs with a few slow requests. Its front page, its list of tasklets, its status
 page and a session of the console are photographed into docs/pictures/. So is the slow request of a shop.
@@ -17,7 +17,7 @@ import tempfile
 import time
 import urllib.request
 
-PICTURES = pathlib.Path(__file__).parent.parent / "docs" / "pictures"
+PICTURES = pathlib.Path(__file__).parent.parent.parent / "docs" / "pictures"
 SLOW_REQUESTS = 3
 SHOP = """import socket
 import syncless

@@ -11,7 +11,7 @@ import posixpath
 import re
 from typing import Any
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parent.parent.parent
 
 REPOSITORY = ""
 """The URL of the repository, such as https://github.com/OWNER/syncless. This is its only place: the

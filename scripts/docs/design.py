@@ -1,6 +1,6 @@
 """Writes the lists of files in docs/design.md: each file with the first sentence that it says of itself.
 
-``python -m documentation.design`` does it; a test fails where the page says something else. The order of the
+``python -m scripts.docs.design`` does it; a test fails where the page says something else. The order of the
 rows, and which list a file is in, are decided by hand: they are the order in which to read. A new file is put
 behind the last one of its folder, a part of a module (.pxi) behind its module.
 """
@@ -12,7 +12,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "syncless"
 PAGE = ROOT / "docs" / "design.md"
 ROW = re.compile(r"^\| `([\w./-]+\.\w+)` \| .* \|\n", re.MULTILINE)

@@ -1,6 +1,6 @@
 """Copies docstrings of public native names into their stubs, where editors and the reference find them.
 
-``python -m documentation.stubs`` writes them; a test fails where a stub says something else than its module.
+``python -m scripts.docs.stubs`` writes them; a test fails where a stub says something else than its module.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parent.parent.parent
 MODULES = ("syncless", "syncless.asyncio", "syncless.stackless", "syncless.wsgi")
 Node = ast.ClassDef | ast.FunctionDef
 
