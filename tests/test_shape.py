@@ -347,13 +347,22 @@ def test_nothing_imports_its_own_package_inside_a_function():
     assert functions > 1000 and wrong == []
 
 
+VERSION = re.compile(
+    r"PY_VERSION_HEX|PY_M[AI][A-Z]+_VERSION|sys\.version_info|hexversion|python_version_tuple"
+)
+
+
 def test_one_room_knows_the_versions_of_the_interpreter():
-    for path in PACKAGE.rglob("*"):
-        native = path.suffix in (".pyx", ".pxi", ".pxd", ".c", ".h")
-        if native and path.parent != PACKAGE / "_core" / "cpython":
-            assert "PY_VERSION_HEX" not in path.read_text(), (
-                f"{path.relative_to(ROOT)}: the function belongs into _core/cpython"
-            )
+    """features.py has their names for Python, compat.pxd the functions for Cython and C."""
+    room = PACKAGE / "_core" / "cpython"
+    asks = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*")
+        if path.suffix in (".py", ".pyx", ".pxi", ".pxd", ".pyi", ".c", ".h")
+        if path.parent != room and VERSION.search(path.read_text())
+    }
+    assert VERSION.search((room / "features.py").read_text())
+    assert asks == {"_core/__init__.py"}  # says that it is too old, or not built for this one
 
 
 FRESH = """

@@ -21,11 +21,9 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+from syncless._core.cpython.features import HAS_EXCEPTION_TABLES
+
 METHODS = frozenset({"__exit__", "__aexit__", "__del__"})
-HAS_TABLES = sys.version_info >= (3, 11)
-"""Since then a code object has a table of its exception handlers, and instructions know their columns."""
-
-
 SETUP_FINALLY = 122
 """Of Python 3.10."""
 EXITS = frozenset({"WITH_EXCEPT_START"})
@@ -48,7 +46,7 @@ def in_clean_up() -> bool:
 def final_instructions(code: CodeType) -> frozenset[int]:
     """The offsets of those in `finally` blocks."""
     table: bytes = getattr(code, "co_exceptiontable", b"")
-    if not (table if HAS_TABLES else SETUP_FINALLY in code.co_code[::2]):
+    if not (table if HAS_EXCEPTION_TABLES else SETUP_FINALLY in code.co_code[::2]):
         return frozenset()
     import dis
 
@@ -65,7 +63,7 @@ def final_instructions(code: CodeType) -> frozenset[int]:
         if each.opname not in AWAITS or place not in exits:
             same.setdefault((each.opcode, each.arg, place), []).append(at)
     found: set[int] = set()
-    for handler in (_handlers if HAS_TABLES else _handlers_without_table)(code, instructions):
+    for handler in (_handlers if HAS_EXCEPTION_TABLES else _handlers_without_table)(code, instructions):
         for twins in same.values():
             if len({offsets[at] in handler for at in twins}) == 2:
                 for at in twins:  # the interpreter is anywhere between this one and the next

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from syncless._core.cpython.features import LEAVES_MARK_OF_CANCELLATION
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.cpython.layouts import UnknownLayout
 from syncless._core.cpython.layouts import checked as checked_layout
@@ -348,7 +349,7 @@ def mend_uncancel(now: bool) -> None:
 
     `now`: or else the original is put back.
     """
-    if not (3, 11) <= sys.version_info < (3, 13):
+    if not LEAVES_MARK_OF_CANCELLATION:
         return
     try:
         drop_cancellation = checked_layout("tasks of asyncio")

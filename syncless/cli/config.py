@@ -12,7 +12,6 @@ import difflib
 import json
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -265,9 +264,9 @@ def _limits(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_toml(name: str, text: str) -> Mapping[str, Any]:
     """ConfigError."""
-    if sys.version_info >= (3, 11):
-        import tomllib  # takes long to load
-    else:
+    try:
+        import tomllib  # type: ignore[import-not-found]  # takes long to load
+    except ImportError:  # it is there since Python 3.11
         import tomli as tomllib
     try:
         return tomllib.loads(text)  # type: ignore[no-any-return]

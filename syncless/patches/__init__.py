@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 
-from syncless._core.cpython.layouts import NEWEST, UnknownLayout
+from syncless._core.cpython.features import is_newer_than_known
+from syncless._core.cpython.layouts import UnknownLayout
 from syncless.patches import libraries
 from syncless.patches.libraries import native_stats
 from syncless.patches.offload import area_of as area_of_offload
@@ -41,7 +42,7 @@ def _function(module: str, name: str = "patch") -> Callable[[Patcher], None]:
 
 
 def _may_be_left_out(error: Exception) -> bool:
-    return isinstance(error, UnknownLayout) or sys.version_info[:2] > NEWEST
+    return isinstance(error, UnknownLayout) or is_newer_than_known()
 
 
 AREAS: dict[str, Callable[[Patcher], None]] = {

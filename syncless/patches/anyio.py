@@ -8,10 +8,10 @@ threads. Limiters and cancel scopes are anyio's own.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
+from syncless._core.cpython.features import COUNTS_CANCELLATIONS
 from syncless._core.cpython.layouts import checked
 from syncless._core.tasklet import in_slot, spawn
 from syncless.patches.registry import Patcher
@@ -86,7 +86,7 @@ def patch(patcher: Patcher, backend: Any) -> None:
     """`backend` is the module anyio._backends._asyncio."""
     if not all(hasattr(backend, name) for name in _NEEDED):
         return
-    if sys.version_info < (3, 11) and hasattr(backend.CancelScope, "_deliver_cancellation"):
+    if not COUNTS_CANCELLATIONS and hasattr(backend.CancelScope, "_deliver_cancellation"):
         _drop_cancellations(patcher, backend.CancelScope)
     owner, run = backend.AsyncIOBackend, _worker(backend)
     default_limiter = owner.current_default_thread_limiter

@@ -16,14 +16,13 @@ from typing import Any
 
 import greenlet  # type: ignore[import-untyped]
 
+from syncless._core.cpython.features import THREAD_HAS_CURRENT_TASK
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import current, directly
 from syncless.patches.libraries import patch_where_possible
 from syncless.patches.registry import Patcher, when_imported
 from syncless.tools.otherhubs import watch_hubs
 from syncless.tools.runningloop import note_of_running_loop, swap_current_task
-
-_TASK_OF_THREAD = sys.version_info >= (3, 14)
 
 _forks = 0
 """Number of forks between the first process and this one."""
@@ -51,7 +50,7 @@ class _Running:
 
     def __call__(self, leaving: bool) -> None:
         if leaving:
-            if _TASK_OF_THREAD:
+            if THREAD_HAS_CURRENT_TASK:
                 self.task = swap_current_task(self.loop, None)
             self.note(None)
         elif self.forks == _forks:

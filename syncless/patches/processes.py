@@ -25,6 +25,7 @@ from typing import Any
 from syncless._core.calls import descriptors
 from syncless._core.calls.files import DescriptorFunction, FileFunction, OpenFunction, may_use_threads
 from syncless._core.calls.threads import run_in_thread
+from syncless._core.cpython.features import FORK_EXEC_ASKS_FOR_VFORK
 from syncless._core.cpython.functions import original_of
 from syncless._core.current import give_way, wait_readable
 from syncless.patches.registry import Patcher
@@ -150,8 +151,8 @@ def _may_vfork(programs: Any, directory: Any) -> bool:
 def fork_exec(*args: Any) -> int:
     """_posixsubprocess.fork_exec, by fork() where vfork() would wait for a disk."""
     if may_use_threads() and len(args) > 5 and not _may_vfork(args[1], args[4]):
-        if (3, 11) <= sys.version_info < (3, 14):
-            args = (*args[:-1], False)  # allow_vfork
+        if FORK_EXEC_ASKS_FOR_VFORK:
+            args = (*args[:-1], False)
         elif args[-1] is None and args[3] and args[-5] is None and os.getgid() == os.getegid():
             # A preexec_fn would let multiprocessing close its descriptors in the child before they are passed
             # on. Only fork() allows to set the group, too: to what it is.

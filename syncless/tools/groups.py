@@ -113,6 +113,5 @@ class TaskGroup:
                 return
             errors.insert(0, value)
         if errors:
-            if sys.version_info < (3, 11):
-                raise errors[0]
-            raise builtins.BaseExceptionGroup("unhandled errors in a TaskGroup", errors)
+            group = getattr(builtins, "BaseExceptionGroup", None)  # since Python 3.11
+            raise errors[0] if group is None else group("unhandled errors in a TaskGroup", errors)

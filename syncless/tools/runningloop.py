@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from syncless._core.cpython.features import SWAPS_CURRENT_TASK, THREAD_HAS_CURRENT_TASK
 from syncless._core.cpython.functions import original_of
 
 
@@ -19,7 +20,7 @@ def note_of_running_loop(events: ModuleType) -> Callable[[Any], None]:
     return note
 
 
-if sys.version_info >= (3, 12):
+if SWAPS_CURRENT_TASK:
 
     def swap_current_task(loop: Any, task: Any) -> Any:
         """Makes it the loop's current task, None for no task. Returns the last one."""
@@ -42,7 +43,7 @@ else:
 
 def current_tasks() -> dict[Any, Any] | None:
     """Loop -> its current task, as asyncio's functions of C have it. Python 3.14 has no such dict."""
-    if sys.version_info >= (3, 14):
+    if THREAD_HAS_CURRENT_TASK:
         return None
     found: dict[Any, Any] | None = getattr(sys.modules.get("_asyncio"), "_current_tasks", None)
     return found
@@ -51,7 +52,7 @@ def current_tasks() -> dict[Any, Any] | None:
 def listing_of(task: Any) -> tuple[set[Any] | None, Any]:
     """The set behind asyncio.all_tasks(), and the task's entry in it; no set since Python 3.14."""
     tasks: Any = sys.modules["asyncio.tasks"]
-    if sys.version_info >= (3, 14):
+    if THREAD_HAS_CURRENT_TASK:
         return None, None
-    listed = tasks._scheduled_tasks if sys.version_info >= (3, 12) else tasks._all_tasks
+    listed = tasks._scheduled_tasks if SWAPS_CURRENT_TASK else tasks._all_tasks
     return listed.data, weakref.ref(task, listed._remove)

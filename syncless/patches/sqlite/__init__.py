@@ -26,20 +26,18 @@ tests/patches/test_sqlite.py.
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
 from syncless._core.calls.files import FileFunction, may_use_threads
+from syncless._core.cpython.features import ROLLBACK_ENDS_FETCHING
 from syncless.patches.registry import Patcher, when_imported
 from syncless.patches.sqlite import uses
 from syncless.patches.sqlite.databases import Connection, Threads, database_of, file_of, known_of
 from syncless.patches.sqlite.rows import Rows, aheads, forget_rows
 from syncless.patches.sqlite.statements import Statements
 
-ROLLBACK_RESETS = sys.version_info < (3, 11)
-"""Whether a rollback ends the fetching of rows."""
 CHECK_SAME_THREAD = 4
 """Position of this argument in sqlite3.connect."""
 WHY = "waits for a database that is locked, and for a disk"
@@ -93,7 +91,7 @@ class Connections:
     def end_transaction(self, original: Any, connection: Any, *args: Any) -> Any:
         """commit, rollback and __exit__."""
         known = known_of(connection)
-        if ROLLBACK_RESETS and original.__name__ != "commit":
+        if ROLLBACK_ENDS_FETCHING and original.__name__ != "commit":
             forget_rows(known)
         uses.in_turn()
         if known.alone or not (may_use_threads() and self.threads.in_transaction(known, connection)):

@@ -1,0 +1,34 @@
+"""What the versions of the interpreter and its library have, by names. Nothing outside this room asks for a
+version.
+
+What Python code can see by itself, such as a module or a name that is there or not, is looked at where it is
+used, and is not here.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from syncless._core.cpython import layouts
+
+HAS_EXCEPTION_TABLES = sys.version_info >= (3, 11)
+"""A code object has a table of its exception handlers, and instructions know their columns."""
+
+COUNTS_CANCELLATIONS = sys.version_info >= (3, 11)
+"""Tasks of asyncio have uncancel() and cancelling()."""
+LEAVES_MARK_OF_CANCELLATION = (3, 11) <= sys.version_info < (3, 13)
+"""Task.uncancel() does not take away the mark that the next await raises CancelledError."""
+SWAPS_CURRENT_TASK = sys.version_info >= (3, 12)
+"""asyncio sets the current task of a loop by a function of C, and lists tasks in _scheduled_tasks."""
+THREAD_HAS_CURRENT_TASK = sys.version_info >= (3, 14)
+"""asyncio notes the current task, and all of them, in the thread, and no longer in a dict and a set."""
+
+ROLLBACK_ENDS_FETCHING = sys.version_info < (3, 11)
+"""A rollback of sqlite3 ends the fetching of rows."""
+FORK_EXEC_ASKS_FOR_VFORK = (3, 11) <= sys.version_info < (3, 14)
+"""The last argument of _posixsubprocess.fork_exec is allow_vfork."""
+
+
+def is_newer_than_known() -> bool:
+    """Of such a Python not everything can be expected."""
+    return sys.version_info[:2] > layouts.NEWEST
