@@ -12,16 +12,14 @@ import select
 import time
 from collections.abc import Mapping
 from functools import cached_property
-from socket import socket
 from typing import Any
 
 from syncless._core.allowance import processors
 from syncless._core.current import sleep, wait_readable
-from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.acceptor import Acceptor
 from syncless.http.errors import REASONS
-from syncless.http.exchange import Application, id_of, new_id
+from syncless.http.exchange import id_of, new_id
 from syncless.http.limits import Limits
 from syncless.http.listener import Counters, Listener, Quota
 from syncless.http.request import HeadRequest
@@ -29,7 +27,7 @@ from syncless.http.requestids import trace_of
 from syncless.http.trust import REQUEST_START, seconds_since
 from syncless.native.routing import parse_routes
 from syncless.native.threads import Inbox, Shared, Threads, reclaim
-from syncless.server.lanes.handlerthreads import AcceptControl
+from syncless.server.lanes.lane import Lane, LaneOwner, Served
 
 WATCH_SECONDS = 1.0
 """Between two looks at the threads."""
@@ -66,8 +64,8 @@ class Ended:
         return trace_of(given)
 
 
-class NativeHandlers:
-    """NativeHandlers(server, native, threads): of one server, from each start to its stop."""
+class NativeHandlers(Lane):
+    """NativeHandlers(native, threads, limits): of one server, from each start to its stop."""
 
     def __init__(self, native: Mapping[str, Any], threads: int, limits: Limits):
         self.routes = parse_routes(native)
@@ -79,42 +77,40 @@ class NativeHandlers:
         self.limits = limits
         self._threads: Threads | None = None
         self._watching: Tasklet[Any] | None = None
+        self._gates: list[NativeGate] = []
         self._last: dict[str, int] = {}
         """Figures of threads that have ended."""
 
     # -- starting and stopping ----------------------------------------------------------------------------
 
-    def share(self, server: Any, application: Application, tls: bool) -> Application:
-        """The application for a socket; it answers without the threads if the socket speaks TLS."""
+    def open(self, server: LaneOwner, served: list[Served]) -> None:
+        """Those that speak TLS are left to the application."""
         self._server = server
-        if tls:
-            return application
+        plain = [each for each in served if not each.tls]
+        if not plain:
+            return
         if server.proxy_protocol:
             raise ValueError("native handlers cannot be combined with proxy_protocol")
-        if self._threads is None:
-            log = server.logs.access
-            threads = Threads(
-                self.routes,
-                self.thread_count,
-                self.limits,
-                logs=log is not None,
-                logs_fields=log is not None and log.wants_headers,
-                forwarding=server.forwarding,
-            )
-            self._inbox = Inbox(threads, self._notice, self._fault, self._record)
-            self._threads = threads
-            self._told: set[tuple[int, str]] = set()
-            self._quota: Quota | None = None
-            self._charged = self._dropped = 0
-        return Shared(application, self._threads)
-
-    def control(self, server: Any, listener: Listener, sock: socket, tls: bool) -> AcceptControl:
-        """The threads accept on the socket, unless it speaks TLS."""
-        if tls or self._threads is None:
-            return Acceptor(listener, sock.fileno())
-        self._threads.listen(sock.fileno())
-        self._inbox.listen(listener)
-        return NativeGate(self, listener, sock.fileno(), self._threads.event)
+        log = server.logs.access
+        threads = Threads(
+            self.routes,
+            self.thread_count,
+            self.limits,
+            logs=log is not None,
+            logs_fields=log is not None and log.wants_headers,
+            forwarding=server.forwarding,
+        )
+        self._inbox = Inbox(threads, self._notice, self._fault, self._record)
+        self._threads = threads
+        self._told: set[tuple[int, str]] = set()
+        self._quota: Quota | None = None
+        self._charged = self._dropped = 0
+        for each in plain:
+            each.is_left = True
+            each.listener.application = Shared(each.listener.application, threads)
+            threads.listen(each.sock.fileno())
+            self._inbox.listen(each.listener)
+            self._gates.append(NativeGate(self, each.listener, each.sock.fileno(), threads.event))
 
     def start(self) -> None:
         threads = self._threads
@@ -131,13 +127,13 @@ class NativeHandlers:
         self._watching.name = "watchdog of native handlers"
 
     @property
-    def connections(self) -> int:
+    def connections(self) -> int:  # type: ignore[override]
         """Those that the threads have or have sent to Python: a stop waits for both."""
         return self._threads.connections + self._inbox.unread if self._threads is not None else 0
 
     @property
-    def requests(self) -> int:
-        """Requests answered since the start."""
+    def requests(self) -> int:  # type: ignore[override]
+        """Those answered since the start."""
         return self._threads.requests if self._threads is not None else 0
 
     def limit_requests(self, quota: Quota) -> None:
@@ -145,27 +141,29 @@ class NativeHandlers:
         self._quota = quota
 
     def stop(self) -> None:
-        """From now on every response closes its connection."""
         if self._threads is not None:
             self._threads.stop()
 
     def accept_rest(self) -> None:
-        """They accept what waits, and then no more."""
         threads = self._threads
-        if threads is not None and not threads.drained:
+        if threads is not None:
             threads.drain()
             self._wait(lambda: threads.drained)
             self._inbox.take_rest()
+        self._close_gates()
+
+    def _close_gates(self) -> None:
+        gates, self._gates = self._gates, []
+        for gate in gates:
+            gate.close()
 
     def close_connections(self, all_of_them: bool) -> None:
         if self._threads is not None:
             self._threads.close_connections(all_of_them)
 
-    def tell_streams(self, at_last: bool) -> None:
-        """Handlers in steps are not told."""
-
     def close(self) -> None:
         """Ends the threads. One that is in a handler still is left behind."""
+        self._close_gates()
         threads, self._threads = self._threads, None
         if threads is None:
             return
@@ -185,6 +183,7 @@ class NativeHandlers:
         del self._inbox  # with the descriptors of the threads
 
     def leave_to_parent(self) -> None:
+        self._close_gates()
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.leave_to_parent()
@@ -200,20 +199,16 @@ class NativeHandlers:
     # -- figures for an operator --------------------------------------------------------------------------
 
     def census(self) -> dict[str, int]:
-        """Counts of the things that the threads own."""
         return {"native connections": self.connections} if self._threads is not None else {}
 
     def figures(self) -> dict[str, int]:
-        """As those of a Listener."""
         return self._threads.figures() if self._threads is not None else dict(self._last)
 
     def count(self, counters: Counters) -> None:
-        """Adds to the counters what has been answered since the last time."""
         if self._threads is not None:
             self._threads.collect(counters)
 
     def stuck(self, seconds: float = STUCK_SECONDS) -> list[tuple[float, str]]:
-        """The threads that have been in one handler for `seconds` or more: the seconds, and a sentence."""
         return self._stuck(self._threads, seconds) if self._threads is not None else []
 
     def all_busy(self) -> bool:
@@ -224,16 +219,11 @@ class NativeHandlers:
         )
 
     def in_flight(self) -> list[dict[str, Any]]:
-        """The handlers that are at work, as a Reporter tells of requests. Of its request a thread tells no
-        more than the route."""
+        """Of its request a thread tells no more than the route."""
         at_work = self._threads.busy() if self._threads is not None else []
         return [
             self._request(index, seconds, route) for index, seconds, route in at_work if route is not None
         ]
-
-    def loops(self) -> list[Loop]:
-        """None: the threads have no tasklets."""
-        return []
 
     @staticmethod
     def _request(index: int, seconds: float, route: str) -> dict[str, Any]:
@@ -326,7 +316,7 @@ class NativeHandlers:
         client = address, str(port) if address else "", place
         if refused:
             request, ended = HeadRequest(data, *client, refused=True), None
-        elif server.trusted is not None and server.trusted(address):
+        elif server.trusted is not None and server.forwarding is not None and server.trusted(address):
             request = HeadRequest(data, *client, keeps=server.forwarding.keeps)
             ended = Ended(closes, request, True, server.request_ids)
             server.forwarding(request)
@@ -347,7 +337,7 @@ _lost: list[select.epoll] = []
 
 
 class NativeGate:
-    """An Acceptor's stand-in for a socket on which native threads accept. While all of them are in handlers,
+    """For a socket on which native threads accept. While all of them are in handlers,
     an Acceptor takes its place.
 
     Fact: the kernel wakes the first of those that wait for a socket exclusively (EPOLLEXCLUSIVE). A thread in
@@ -401,15 +391,6 @@ class NativeGate:
         acceptor, self._acceptor = self._acceptor, None
         if acceptor is not None:
             acceptor.close()
-
-    def pause(self) -> None:
-        """Threads do not leave connections to other processes."""
-
-    def resume(self) -> None:
-        pass
-
-    def accept_rest(self) -> None:
-        self._handlers.accept_rest()
 
     def close(self) -> None:
         self._relieving.kill()

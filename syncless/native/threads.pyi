@@ -4,7 +4,7 @@ from typing import Any
 from syncless.http.exchange import Application
 from syncless.http.limits import Limits
 from syncless.http.listener import Counters, Listener
-from syncless.http.trust import Forwarding
+from syncless.http.trust import Forward
 from syncless.native.routing import Route
 
 class Threads:
@@ -26,7 +26,7 @@ class Threads:
         *,
         logs: bool = False,
         logs_fields: bool = False,
-        forwarding: Forwarding | None = None,
+        forwarding: Forward | None = None,
     ) -> None: ...
     def give(self, index: int, fd: int, data: bytes = b"") -> None: ...
     def listen(self, fd: int) -> int: ...

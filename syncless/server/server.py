@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
 from syncless.apps.host import Place
-from syncless.http.acceptor import begin_stop, close_connections, close_rest, tell_streams
 from syncless.http.errors import ON_HANGUP
 from syncless.http.exchange import Application, Sessions
 from syncless.http.features import HTTP2_CURE
@@ -27,7 +26,8 @@ from syncless.http.trust import DEFAULT_FIELDS, Forward, Forwarding, Trust
 from syncless.server.addresses import Bind, parse_bind, place_of, show
 from syncless.server.certificates import Files, TLSSettings, make_certificates
 from syncless.server.kinds import Declared, as_host
-from syncless.server.lanes.handlerthreads import HandlerThreads, NoHandlerThreads, ServedSocket
+from syncless.server.lanes.home import Home
+from syncless.server.lanes.lane import Lane, Served, add_up, check_together
 from syncless.server.slots import KEEP, RequestSlots
 from syncless.server.sockets import UNIX_MODE, Opened, SocketOptions, Sockets, backlog_of, owner_ids
 from syncless.tools.otherhubs import watch_hubs
@@ -176,7 +176,9 @@ class Server:
         """Whether anybody wants to know the slowest requests; set before it starts."""
         self.logs = Logs(access_log, access_log_format, error_log, error_log_format)
         self.standby_threads = standby_threads
-        self.handler_threads: HandlerThreads = NoHandlerThreads()
+        self._home = Home()
+        self.lanes: list[Lane] = [self._home]
+        """What serves: this thread's loop, and what is beside it."""
         if native:
             self.handle_natively(native, native_threads)
         self.request_slots = RequestSlots(request_slots)
@@ -186,14 +188,13 @@ class Server:
         self.request_ids = request_ids
         if standby_threads:
             standby = import_module("syncless.server.lanes.standby")
-            self.handler_threads = standby.StandBy(standby_threads, self.limits.held_seconds)
+            self.lanes.append(standby.StandBy(standby_threads, self.limits.held_seconds))
         self.counters: Counters | None = None
         """Where its requests are counted, if anybody wants to know; set before it starts."""
         self.pages: dict[str, Any] = {}
         """WSGI callables by their path, for paths that are not the application's; set before it starts."""
-        self._served: list[ServedSocket] = []
-        self._stopping: list[Listener] = []
-        """Listeners that accept no more and have connections still."""
+        self._opened: Opened = []
+        """Its listening sockets."""
         self._stopped = Event()
         self._hurried = False
         self._process = os.getpid()
@@ -202,15 +203,13 @@ class Server:
 
     def handle_natively(self, native: Mapping[str, Any], threads: int) -> None:
         """Before it starts: ``native`` and ``native_threads``. The handlers are imported."""
-        if self.http2 == "cleartext":
-            raise ValueError("http2='cleartext' cannot be combined with native handlers: they speak HTTP/1.1")
-        if self.standby_threads:
-            raise ValueError("standby_threads cannot be combined with native handlers, which hold no loop")
+        wanted = ["native", f"http2={self.http2!r}", *(["standby_threads"] if self.standby_threads else [])]
+        check_together(*wanted)
         try:
             module = import_module("syncless.native.handlerthreads")  # most servers have none
         except ModuleNotFoundError:  # setup.py builds it where the system has epoll
             raise ValueError("native handlers need epoll, and this syncless was built without it") from None
-        self.handler_threads = module.NativeHandlers(native, threads, self.limits)
+        self.lanes.append(module.NativeHandlers(native, threads, self.limits))
 
     def _sessions(self) -> Sessions | None:
         """Makes the sessions of HTTP/2; None if it is not built."""
@@ -225,7 +224,7 @@ class Server:
 
     def start(self: Self, bound: Callable[[], None] | None = None) -> Self:
         """Binds, calls ``bound``, and begins to accept. OSError with the address in it."""
-        if self._served or self._stopping:
+        if self._opened or self.listeners:
             raise RuntimeError("this server has been started already")
         watch_hubs()
         self.told_to_stop = Event()  # applications find it
@@ -240,16 +239,15 @@ class Server:
                 bound()
             self.request_slots.begin()
             self.application.begin(self)
-            for sock, tls in opened:
-                listener = self._listener(sock, tls)
-                control = self.handler_threads.control(self, listener, sock, tls)
-                self._served.append(ServedSocket(sock, tls, listener, control))
-            self.handler_threads.start()
+            served = [Served(sock, tls, self._listener(sock, tls)) for sock, tls in opened]
+            for lane in self.lanes:
+                lane.open(self, served)
+            self._opened = opened
+            for lane in self.lanes:
+                lane.start()
         except BaseException:
-            self.handler_threads.close()
-            for served in self._served:
-                served.close()
-            self._served = []
+            self._close_lanes()
+            self._opened = []
             self.sockets.begin_no_more(opened)
             self.sockets.close(opened)
             self.logs.close()
@@ -261,8 +259,7 @@ class Server:
 
     def _listener(self, sock: socket, tls: bool) -> Listener:
         address = sock.getsockname()
-        application = self.handler_threads.share(self, self.application_at(address), tls)
-        return self.listener_for(application, address, tls)
+        return self.listener_for(self.application_at(address), address, tls)
 
     def application_at(self, address: Any) -> Application:
         """Answers the requests of a listener, whose socket has this address (getsockname())."""
@@ -311,7 +308,7 @@ class Server:
         """The addresses in use, in the order of `bind`; ephemeral ports as the system chose them."""
         return [
             os.fsdecode(sock.getsockname()) if sock.family == AF_UNIX else sock.getsockname()[:2]
-            for sock, *_ in self._served
+            for sock, _ in self._opened
         ]
 
     @property
@@ -331,54 +328,47 @@ class Server:
     @property
     def urls(self) -> list[str]:
         """All addresses in use as text."""
-        return [
-            show(address, served.tls) for address, served in zip(self.addresses, self._served, strict=True)
-        ]
+        return [show(address, tls) for address, (_, tls) in zip(self.addresses, self._opened, strict=True)]
 
     @property
     def listeners(self) -> list[Listener]:
-        """The listeners that serve now, one for each socket."""
-        return self._stopping or [served.listener for served in self._served]
+        """The listeners of this thread's loop that serve now, one for each socket."""
+        return self._home.listeners
 
     @property
     def requests(self) -> int:
         """Requests begun since the start."""
-        return self.handler_threads.requests + sum(listener.requests for listener in self.listeners)
+        return sum(lane.requests for lane in self.lanes)
 
     def census(self) -> dict[str, int]:
         """Counts of what the server owns now: connections, running requests, deadlines, buffers."""
-        total = self.handler_threads.census()
-        for listener in self.listeners:
-            for key, value in listener.census().items():
-                total[key] = total.get(key, 0) + value
-        return total
+        return add_up(lane.census() for lane in self.lanes)
 
     def limit_requests(self, most: int, reached: Callable[[], None]) -> None:
         """Calls ``reached`` when the last of this many requests begins. From then on each response closes its
         connection: the client sends again what it has pipelined behind."""
 
         def used_up() -> None:
-            for stop in (self.handler_threads.stop, *(listener.stop for listener in self.listeners)):
-                stop()
+            for lane in self.lanes:
+                lane.stop()
             reached()
 
         quota = Quota(most, used_up)
-        self.handler_threads.limit_requests(quota)
-        for listener in self.listeners:
-            listener.quota = quota
+        for lane in self.lanes:
+            lane.limit_requests(quota)
 
     def backlog(self) -> tuple[int, int]:
         """Connections that wait to be accepted at the fullest of its listening sockets, and how many may."""
-        return max((backlog_of(served.sock) for served in self._served), default=(0, 0))
+        return max((backlog_of(sock) for sock, _ in self._opened), default=(0, 0))
 
     def pause_accepting(self) -> None:
         """Leaves new connections to other processes that have the same sockets."""
-        for served in self._served:
-            served.acceptor.pause()
+        for lane in self.lanes:
+            lane.pause()
 
     def resume_accepting(self) -> None:
-        for served in self._served:
-            served.acceptor.resume()
+        for lane in self.lanes:
+            lane.resume()
 
     # -- stopping -----------------------------------------------------------------------------------------
 
@@ -390,41 +380,38 @@ class Server:
 
     def stop_after(self, last_call: float, grace: float | None = None) -> None:
         """As stop(), but accepts connections that are on their way for `last_call` seconds."""
-        if not self._served:
+        if not self._opened:
             return
         if self._process != os.getpid():
             self._leave_to_parent()
             return
         seconds = self.limits.stop_seconds if grace is None else grace
         self.told_to_stop.set()
-        stopped, self._served = self._served, []
-        self._stopping = [served.listener for served in stopped]
-        for listener in self._stopping:
-            listener.stop()
-        begin_stop(self._stopping)
-        self.handler_threads.stop()
-        opened: Opened = [(served.sock, served.tls) for served in stopped]
+        opened, self._opened = self._opened, []
+        for lane in self.lanes:
+            lane.stop()
+            lane.begin_stop()
         self.sockets.begin_no_more(opened)
         if last_call:
             sleep(last_call)
-        for served in stopped:
-            served.acceptor.accept_rest()
-            served.acceptor.close()
+        for lane in self.lanes:
+            lane.accept_rest()
         self.sockets.close(opened)
         try:
             self._wait_closed(seconds, False)
             self._wait_closed(2.0, True)
-            for listener in self._stopping:
-                close_rest(listener)
+            for lane in self.lanes:
+                lane.close_rest()
             self.application.end(0.0 if self._hurried else seconds)
             self.request_slots.end()
         finally:
-            self.handler_threads.close()
-            for listener in self._stopping:
-                listener.close()
-            self._stopping = []
+            self._close_lanes()
             self.logs.close()
             self._stopped.set()
+
+    def _close_lanes(self) -> None:
+        for lane in reversed(self.lanes):
+            lane.close()
 
     def hurry(self) -> None:
         """A stop that is going on waits for no request any more: it interrupts them."""
@@ -432,11 +419,11 @@ class Server:
 
     def _leave_to_parent(self) -> None:
         """In a child after fork: listening sockets, their files and the logs are the parent's."""
-        for served in self._served:
-            served.close()
-            served.sock.close()
-        self.handler_threads.leave_to_parent()
-        self._served = []
+        for lane in self.lanes:
+            lane.leave_to_parent()
+        for sock, _ in self._opened:
+            sock.close()
+        self._opened = []
         self.logs.leave_to_parent()
         self._stopped.set()
 
@@ -444,17 +431,14 @@ class Server:
         interrupted, waited, pause = interrupt, 0.0, 0.001
         while True:
             if interrupt or waited >= min(seconds, self.limits.stop_idle_seconds):
-                for listener in self._stopping:
-                    close_connections(listener, interrupt)
-                self.handler_threads.close_connections(interrupt)
+                for lane in self.lanes:
+                    lane.close_connections(interrupt)
             notice = min(seconds / 2, self.limits.stop_notice_seconds)
             if waited >= notice and not interrupted:
-                tell_streams(self._stopping, waited >= seconds - notice)
-                self.handler_threads.tell_streams(waited >= seconds - notice)
+                for lane in self.lanes:
+                    lane.tell_streams(waited >= seconds - notice)
             interrupt = False  # a request is interrupted once
-            left = self.handler_threads.connections or any(
-                listener.connections for listener in self._stopping
-            )
+            left = any(lane.connections for lane in self.lanes)
             if not left or waited >= seconds or (self._hurried and not interrupted):
                 return
             sleep(pause)

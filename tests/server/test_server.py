@@ -197,7 +197,7 @@ def test_thread_that_ends_takes_its_server_along(app, sent, status):
 def test_server_that_is_dropped_hears_nothing_more_of_its_socket():
     server = Server(plain(), "127.0.0.1", 0).start()
     address = server.address
-    copy = blocking.socket(fileno=blocking.dup(server._served[0].sock.fileno()))
+    copy = blocking.socket(fileno=blocking.dup(server._opened[0][0].fileno()))
     del server
     gc.collect()
     with copy, socket.create_connection(address) as client:

@@ -1,1 +1,1 @@
-"""What serves beside the loop that called `serve`: threads that take its connections."""
+"""What serves connections: the loop that called `serve`, and threads beside it."""

@@ -19,7 +19,6 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable
-from socket import socket
 from typing import Any
 
 from syncless._core.calls.threads import start_thread
@@ -30,9 +29,9 @@ from syncless._core.threadloop import current_loop
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Event
 from syncless.http.acceptor import Acceptor, Watch, bring, close_connections, join, offer, take, tell_streams
-from syncless.http.exchange import Application, MountedApplications
-from syncless.http.listener import Counters, Listener, Quota
-from syncless.server.lanes.handlerthreads import AcceptControl
+from syncless.http.exchange import MountedApplications
+from syncless.http.listener import Listener, Quota
+from syncless.server.lanes.lane import Lane, LaneOwner, Served, add_up
 from syncless.tools.blockers import Stall, stall_of
 from syncless.tools.imports import when_executed
 
@@ -119,7 +118,7 @@ class Side:
         os.close(self._theirs)
 
 
-class StandBy:
+class StandBy(Lane):
     """StandBy(threads, held): of one server, from its start to its stop. ``held``: seconds."""
 
     def __init__(self, threads: int, held: float):
@@ -135,12 +134,12 @@ class StandBy:
 
     # -- starting and stopping ----------------------------------------------------------------------------
 
-    def share(self, server: Any, application: Application, tls: bool) -> Application:
-        if application.stays:
+    def open(self, server: LaneOwner, served: list[Served]) -> None:
+        applications = [each.listener.application for each in served]
+        if any(application.stays for application in applications):
             raise ValueError(
                 "standby_threads work for WSGI applications only: an ASGI application stays on its event loop"
             )
-        self._some_stay = isinstance(application, MountedApplications) and application.some_stay
         if current_loop().backend != "epoll":
             raise ValueError(
                 "standby_threads need epoll: other backends keep a list that only their thread may change"
@@ -151,36 +150,35 @@ class StandBy:
                 "standby_threads need the patch, which makes locks and threading.local work in several "
                 "threads: give serve(..., patch=True), or use the command `syncless`"
             )
-        if not self._sides:
-            self._server = server
-            self._active = home = Side(0)
-            self._sides = [home]
-            self._sockets: list[tuple[socket, bool]] = []
-            self._paused: set[int] = set()
-            """Numbers of the sockets whose new connections are left to other processes."""
-            self._coming_home = False
-            self._told: set[str] = set()
-            self._watch = Watch(self.held)
-            self._listening: Tasklet[None] | None = None
-            self._unwatch_asyncio: Callable[[], None] | None = None
-            self._over = Event()
-            """Nobody looks any more."""
-            self._over.set()
-            if "sqlite3" in sys.modules and not patches.is_patched("sqlite3"):
-                server.logs.errors.warning(
-                    "the area sqlite3 is not patched: a connection that one thread has made fails in those "
-                    "that stand by. Patch it, or give sqlite3.connect(..., check_same_thread=False)"
-                )
-            home.begin()
-            home.loop = current_loop()
-        return application
-
-    def control(self, server: Any, listener: Listener, sock: socket, tls: bool) -> AcceptControl:
-        home = self._sides[0]
-        home.listeners.append(listener)
-        home.acceptors.append(Acceptor(listener, sock.fileno()))
-        self._sockets.append((sock, tls))
-        return StandByControl(self, len(home.acceptors) - 1)
+        self._some_stay = any(
+            isinstance(application, MountedApplications) and application.some_stay
+            for application in applications
+        )
+        self._server = server
+        self._served = served
+        self._active = home = Side(0)
+        self._sides = [home]
+        self._paused = False
+        """Whether new connections are left to other processes."""
+        self._coming_home = False
+        self._told: set[str] = set()
+        self._watch = Watch(self.held)
+        self._listening: Tasklet[None] | None = None
+        self._unwatch_asyncio: Callable[[], None] | None = None
+        self._over = Event()
+        """Nobody looks any more."""
+        self._over.set()
+        if "sqlite3" in sys.modules and not patches.is_patched("sqlite3"):
+            server.logs.errors.warning(
+                "the area sqlite3 is not patched: a connection that one thread has made fails in those "
+                "that stand by. Patch it, or give sqlite3.connect(..., check_same_thread=False)"
+            )
+        home.begin()
+        home.loop = current_loop()
+        for each in served:
+            each.is_left = True
+            home.listeners.append(each.listener)
+            home.acceptors.append(Acceptor(each.listener, each.sock.fileno()))
 
     def start(self) -> None:
         home = self._sides[0]
@@ -211,16 +209,16 @@ class StandBy:
         side.begin()
         loop = current_loop()
         try:
-            for (sock, tls), first in zip(self._sockets, self._sides[0].listeners, strict=True):
-                address = sock.getsockname()
+            for each in self._served:
+                first, address = each.listener, each.sock.getsockname()
                 application = self._server.application_at(address)
-                listener = self._server.listener_for(application, address, tls)
-                if self._some_stay:
+                listener = self._server.listener_for(application, address, each.tls)
+                if self._some_stay and isinstance(application, MountedApplications):
                     application.away = True
                     listener.send_away = lambda connection, first=first: self._send_home(connection, first)
                 join(first, listener)
                 side.listeners.append(listener)
-                acceptor = Acceptor(listener, sock.fileno())
+                acceptor = Acceptor(listener, each.sock.fileno())
                 acceptor.rest()
                 side.acceptors.append(acceptor)
         except BaseException as error:
@@ -278,6 +276,7 @@ class StandBy:
         """Ends the threads. One that is held still is left behind."""
         if not self._sides:
             return
+        self._close_acceptors()
         self._watch.end()
         if self._unwatch_asyncio is not None:
             self._unwatch_asyncio()
@@ -304,9 +303,15 @@ class StandBy:
         self._sides = []
 
     def leave_to_parent(self) -> None:
+        self._close_acceptors()
         for side in self._sides:
             side.close()
         self._sides = []
+
+    def _close_acceptors(self) -> None:
+        for side in self._sides[:1]:  # the others close their own
+            for acceptor in side.acceptors:
+                acceptor.close()
 
     # -- taking over ----------------------------------------------------------------------------------------
 
@@ -338,8 +343,8 @@ class StandBy:
         sweeping.name = "connections of threads that were held"
 
     def _accept(self, side: Side) -> None:
-        for number, acceptor in enumerate(side.acceptors):
-            if number not in self._paused:
+        if not self._paused:
+            for acceptor in side.acceptors:
                 acceptor.resume()
 
     def _take(self, source: Side, target: Side, most: int = 0) -> int:
@@ -419,29 +424,34 @@ class StandBy:
     def _others_acceptors(self) -> list[Acceptor]:
         return [acceptor for side in self._others() for acceptor in side.acceptors]
 
-    def pause(self, number: int) -> None:
-        self._paused.add(number)
-        self.accepting(number, Acceptor.pause)
+    def pause(self) -> None:
+        self._paused = True
+        self._accepting(Acceptor.pause)
 
-    def resume(self, number: int) -> None:
-        self._paused.discard(number)
-        self.accepting(number, Acceptor.resume)
+    def resume(self) -> None:
+        self._paused = False
+        self._accepting(Acceptor.resume)
 
-    def accepting(self, number: int, action: Callable[[Acceptor], None]) -> None:
-        """Does something to the acceptor of the active side for a socket, in its thread."""
+    def accept_rest(self) -> None:
+        self._accepting(Acceptor.accept_rest)
+        self._accepting(Acceptor.close)
+
+    def _accepting(self, action: Callable[[Acceptor], None]) -> None:
+        """Does something to the acceptors of the active side, in its thread."""
         side = self._active
-        if side.number == 0:
-            action(side.acceptors[number])
-        else:
-            side.call(lambda: action(side.acceptors[number]))
+        for acceptor in side.acceptors:
+            if side.number == 0:
+                action(acceptor)
+            else:
+                side.call(lambda acceptor=acceptor: action(acceptor))  # type: ignore[misc]
 
     @property
-    def connections(self) -> int:
+    def connections(self) -> int:  # type: ignore[override]
         """Those on other threads than the server's own."""
         return sum(side.connections for side in self._others())
 
     @property
-    def requests(self) -> int:
+    def requests(self) -> int:  # type: ignore[override]
         return sum(listener.requests for side in self._others() for listener in side.listeners)
 
     def limit_requests(self, quota: Quota) -> None:
@@ -470,23 +480,12 @@ class StandBy:
             side.call(lambda side=side: tell_streams(side.listeners, at_last))  # type: ignore[misc]
 
     def census(self) -> dict[str, int]:
-        total: dict[str, int] = {}
-        for side in self._others():
-            for listener in side.listeners:
-                for key, value in listener.census().items():
-                    total[key] = total.get(key, 0) + value
-        return total
+        return add_up(listener.census() for side in self._others() for listener in side.listeners)
 
     def figures(self) -> dict[str, int]:
-        """As those of a Listener."""
-        total = {"takeovers": self.takeovers, "held_ns": int(self.held_seconds * 1e9)}
-        for side in self._others():
-            for listener in side.listeners:
-                for key, value in listener.figures().items():
-                    total[key] = total.get(key, 0) + value
-        return total
-
-    def count(self, counters: Counters) -> None: ...
+        own = {"takeovers": self.takeovers, "held_ns": int(self.held_seconds * 1e9)}
+        others = [listener.figures() for side in self._others() for listener in side.listeners]
+        return add_up([own, *others])
 
     def stuck(self, seconds: float) -> list[tuple[float, str]]:
         """The server's own thread is watched like any server's."""
@@ -497,29 +496,5 @@ class StandBy:
                 found.append((held, stall.text))
         return found
 
-    def in_flight(self) -> list[dict[str, Any]]:
-        return []
-
     def loops(self) -> list[Loop]:
-        """Those of the other threads."""
         return [side.loop for side in self._others() if side.loop is not None]
-
-
-class StandByControl:
-    """Lets the connections of one socket in, by the thread that is active."""
-
-    def __init__(self, standby: StandBy, number: int):
-        self._standby = standby
-        self._number = number
-
-    def pause(self) -> None:
-        self._standby.pause(self._number)
-
-    def resume(self) -> None:
-        self._standby.resume(self._number)
-
-    def accept_rest(self) -> None:
-        self._standby.accepting(self._number, Acceptor.accept_rest)
-
-    def close(self) -> None:
-        self._standby.accepting(self._number, Acceptor.close)

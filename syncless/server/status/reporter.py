@@ -29,7 +29,8 @@ from syncless._core.calls.sidethread import SideThread, wait_readable
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop
 from syncless.http.exchange import Exchange
-from syncless.http.listener import Counters, Listener
+from syncless.http.listener import Counters
+from syncless.server.lanes.lane import add_up
 from syncless.server.server import Server
 from syncless.server.status.scoreboard import CAUSES, WAITS, Row, write
 from syncless.tools.blockers import stall_of
@@ -63,8 +64,6 @@ class Reporter:
         self._counted = (0, 0, 0)
         """Stalls, their ns together, and those of the longest."""
         self._looked = 0.0
-        self._listeners: dict[Listener, None] = {}
-        """All that the server has had: their counts stay."""
         self._lock = _thread.allocate_lock()
         self._counters = Counters(row)
         server.counters = self._counters
@@ -134,12 +133,9 @@ class Reporter:
     def write_figures(self) -> None:
         """Brings the row up to date, but for what the native code writes there."""
         with self._lock:
-            self._server.handler_threads.count(self._counters)
-            figures = self._server.handler_threads.figures()
-            self._listeners.update(dict.fromkeys(self._server.listeners))
-            for listener in self._listeners:
-                for name, number in listener.figures().items():
-                    figures[name] = figures.get(name, 0) + number
+            for lane in self._server.lanes:
+                lane.count(self._counters)
+            figures = add_up(lane.figures() for lane in self._server.lanes)
             tasklets = self._tasklets()
             figures["tasklets"] = len(tasklets)
             figures |= parked(tasklets)
@@ -171,7 +167,7 @@ class Reporter:
                 waits = tasklet.waiting_for or tasklet.status
                 others[waits] = others.get(waits, 0) + 1
         shown = [told for one in requests if (told := self._request(one, parked)) is not None]
-        shown += self._server.handler_threads.in_flight()
+        shown += [told for lane in self._server.lanes for told in lane.in_flight()]
         shown.sort(key=lambda told: -float(told["seconds"]))
         return {
             "held_seconds": self._loop.held_for(),
@@ -186,12 +182,13 @@ class Reporter:
         """Threads beside the loop that stand still now, as stalls."""
         return [
             {"at": time.time() - seconds, "seconds": seconds, "stack": words, "over": False}
-            for seconds, words in self._server.handler_threads.stuck(STALL_SECONDS)
+            for lane in self._server.lanes
+            for seconds, words in lane.stuck(STALL_SECONDS)
         ]
 
     def _tasklets(self) -> list[Tasklet[Any]]:
         """Of all loops that serve."""
-        loops = [self._loop, *self._server.handler_threads.loops()]
+        loops = [self._loop, *(loop for lane in self._server.lanes for loop in lane.loops())]
         return [tasklet for loop in loops for tasklet in loop.tasklets()]
 
     def _request(self, exchange: Exchange, parked: dict[Any, Tasklet[Any]]) -> dict[str, Any] | None:
