@@ -69,7 +69,7 @@ def application(environ, start_response):
         return []
     if path == "/census":
         # before the response's head is begun, which has a buffer
-        takeovers = SERVERS[0].lanes[-1].figures().get("takeovers", 0)
+        takeovers = SERVERS[0].lanes[0].figures().get("takeovers", 0)
         census = json.dumps({"takeovers": takeovers, **SERVERS[0].census()}).encode()
         start_response("200 OK", [])
         return [census]

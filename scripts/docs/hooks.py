@@ -24,6 +24,8 @@ ELSEWHERE = {
     "README.md": "index.md",
 }
 """Path in the repository -> page of the site, for pages that do not lie in docs/."""
+FENCE = "~~~~"
+"""Around a file: some have blocks of code of their own."""
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)]*)?\)")
 
 
@@ -67,7 +69,7 @@ def on_files(files: Files, config: Any) -> Files:
             uri = page_of(target)
             if uri is not None and uri.startswith("files/"):
                 language = pathlib.Path(target).suffix.lstrip(".") or "text"
-                pages[uri] = f"# {target}\n\n```{language}\n{(ROOT / target).read_text()}\n```\n"
+                pages[uri] = f"# {target}\n\n{FENCE}{language}\n{(ROOT / target).read_text()}\n{FENCE}\n"
     for uri, text in pages.items():
         files.append(File.generated(config, uri, content=text))
     return files

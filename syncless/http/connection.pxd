@@ -46,7 +46,7 @@ cdef int begin_tls(Stream* stream, Buffers buffers, object contexts, bint plain_
 
 cdef HeadRequest refused_head(Listener listener, Stream* stream, str address, int port, bytes received)
 cdef int write_refusal(
-    Listener listener, Stream* stream, str address, int port, int status, str explanation, Request request
+    Listener listener, Stream* stream, str address, int port, int reason, Request request
 ) except -1
 
 
@@ -97,7 +97,7 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef int expired(self, Loop loop, int kind) except -1
 
     # its end
-    cdef int refuse(self, Loop loop, int status, str explanation=*) except -1
+    cdef int refuse(self, Loop loop, int reason) except -1
     cdef int refuse_busy(self, Loop loop) except -1
     cdef int refuse_rest(self, Loop loop) except -1
     cdef int close_when_sent(self, Loop loop) except -1

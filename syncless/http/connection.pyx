@@ -56,9 +56,12 @@ from syncless.http.stream cimport (
     has_bytes, has_input, has_unsent, keeps_up, receive_little, receive_raw, return_input, send_pending,
     set_readable,
 )
-from syncless.http.wire.wire cimport ROUNDS, WASTE, asks_by_head, head, may_linger_on, refusal_fields
+from syncless.http.wire.wire cimport (
+    R_FAILED, R_PLAIN_HTTP, R_STOPPING, R_TOO_MANY, R_TOO_SLOW, ROUNDS, WASTE, asks_by_head, head,
+    may_linger_on, refusal_fields,
+)
 
-from syncless.http.errors import REASONS, refusal, status_line
+from syncless.http.errors import PHRASES, REFUSALS, refusal_page, status_line
 from syncless.http.proxyheader import parse_proxy_header
 
 NAMES = ("greeting", "reading", "queued", "running", "carrying", "lingering", "closed")
@@ -166,16 +169,17 @@ cdef HeadRequest refused_head(
 
 
 cdef int write_refusal(
-    Listener listener, Stream* stream, str address, int port, int status, str explanation, Request request
+    Listener listener, Stream* stream, str address, int port, int reason, Request request
 ) except -1:
-    """Puts it behind what is to be sent, and logs it. `request`: None where the bytes that have come are
-    refused."""
+    """Puts it behind what is to be sent, and logs it. `reason`: of wire/refusals.h. `request`: None where the
+    bytes that have come are refused."""
+    cdef int status = REFUSALS[reason].status
     cdef bytes response
     cdef bytes received = first_bytes(stream, REFUSED_BYTES)
     cdef int64_t later = (listener.limits.retry_ns + 500000000) // 1000000000 if status == 503 else -1
     if listener.counters is not None:
         listener.counters.count_refused(status)
-    body = refusal(status, explanation).encode()
+    body = refusal_page(reason).encode()
     is_head = asks_by_head(received) if request is None else request.part(METHOD) == "HEAD"
     response = (
         status_line(status).encode() + listener.response_heads.dates()
@@ -190,7 +194,7 @@ cdef int write_refusal(
         if later >= 0:
             fields.append(("Retry-After", str(later)))
         listener.access_log.log(
-            request, f"{status} {REASONS[status]}", len(body), listener.loop.clock.now, fields, None)
+            request, f"{status} {PHRASES[status]}", len(body), listener.loop.clock.now, fields, None)
     return 0
 
 
@@ -316,7 +320,7 @@ cdef class Connection(Watcher):
             session = self.session
             return session.expired(loop)
         if kind == HEAD_DEADLINE and self.stream.inbox.size:
-            return self.refuse(loop, 408)
+            return self.refuse(loop, R_TOO_SLOW)
         if kind == QUEUE_DEADLINE:
             listener.admission.expire()
             return self.refuse_busy(loop)
@@ -361,7 +365,7 @@ cdef class Connection(Watcher):
         self.stream.readable = True             # the layer may have the first request already
         listener.deadlines.start(&self.deadline, HEAD_DEADLINE, self)
         if outcome == NOT_TLS:
-            return self.refuse(loop, 400, "This port serves HTTPS, but the request is plain HTTP.")
+            return self.refuse(loop, R_PLAIN_HTTP)
         return 0
 
     cdef bint accept_proxy_header(self, header) except -1:
@@ -392,7 +396,7 @@ cdef class Connection(Watcher):
         cdef Session session = None
         cdef Input input
         cdef Py_ssize_t got = 0
-        cdef long size, used = 0                # bytes of the head; negative: the status of a refusal
+        cdef long size, used = 0                # bytes of the head; negative: why it is refused
         input.size = 0
         while used == 0:
             got = borrow_input(&self.stream, listener.buffers, &input)
@@ -403,14 +407,14 @@ cdef class Connection(Watcher):
                     input.data, input.size, &listener.limits.head, self.stream.fd, self.kept,
                     not self.trusted, &found)
                 if used > 0:
-                    size, used = used, -500     # if that raises
+                    size, used = used, -<int> R_FAILED     # if that raises
                     incoming.data = input.data
                     exchange = (<Application> listener.application).exchange(&incoming)
                     used = size
             finally:
                 return_input(&self.stream, listener.buffers, &input, used if exchange is not None else 0)
-                if used == -500:
-                    self.refuse(loop, 500)
+                if used == -<int> R_FAILED:
+                    self.refuse(loop, R_FAILED)
         if exchange is not None:
             self.exchange = exchange
             if self.phase == READING:
@@ -517,8 +521,8 @@ cdef class Connection(Watcher):
         cdef Exchange exchange = self.exchange
         self.unread = not exchange.body.framing.ended
         write_refusal(
-            self.listener, &self.stream, self.remote_addr, self.remote_port, 503,
-            "Too many requests are in progress.", exchange.request)
+            self.listener, &self.stream, self.remote_addr, self.remote_port, R_TOO_MANY,
+            exchange.request)
         self.drop_exchange(exchange)
         return self.close_when_sent(loop)
 
@@ -526,8 +530,7 @@ cdef class Connection(Watcher):
         """The server stops: a part of a head is not waited for. The client gets an answer, and no time to
         send on."""
         write_refusal(
-            self.listener, &self.stream, self.remote_addr, self.remote_port, 503, "The server is stopping.",
-            None)
+            self.listener, &self.stream, self.remote_addr, self.remote_port, R_STOPPING, None)
         if self.phase != READING:               # closed while Python code ran
             return 0
         consume_inbox(&self.stream, self.listener.buffers, self.stream.inbox.size - self.stream.inbox_start)
@@ -608,10 +611,9 @@ cdef class Connection(Watcher):
 
     # -- the end ---------------------------------------------------------------------------------------------
 
-    cdef int refuse(self, Loop loop, int status, str explanation=None) except -1:
+    cdef int refuse(self, Loop loop, int reason) except -1:
         """Answers what is no request, and closes."""
-        write_refusal(
-            self.listener, &self.stream, self.remote_addr, self.remote_port, status, explanation, None)
+        write_refusal(self.listener, &self.stream, self.remote_addr, self.remote_port, reason, None)
         return self.close_when_sent(loop)
 
     cdef int close_when_sent(self, Loop loop) except -1:

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import NamedTuple
+
+from syncless.http.wire.wire import refusals
+
+
+class Refusal(NamedTuple):
+    """Why the server itself answers a request: a row of wire/refusals.h."""
+
+    status: int
+    words: str
+
+
+REFUSALS = {number: Refusal(status, words) for _, number, status, words in refusals()}
+_NUMBERS = {name: number for name, number, *_ in refusals()}
 
 
 class ClientError(Exception):
     """The client broke the protocol or a limit. If the application does not catch it, the client gets
     `status`."""
 
+    refusal = _NUMBERS["MALFORMED"]
+    """The number of its row in REFUSALS."""
     status = 400
     headers: tuple[tuple[str, str], ...] = ()
     """That the answer has besides."""
@@ -21,26 +37,30 @@ class BadRequest(ClientError, ValueError):
 class TrailersTooLarge(BadRequest):
     """The trailer section of the body is larger than Limits.trailer_bytes: 431."""
 
-    status = 431
+    refusal = _NUMBERS["TRAILERS_TOO_LARGE"]
+    status = REFUSALS[refusal].status
 
 
 class BodyTooLarge(ClientError, ValueError):
     """The body is larger than Limits.body_bytes: 413."""
 
-    status = 413
+    refusal = _NUMBERS["BODY_TOO_LARGE"]
+    status = REFUSALS[refusal].status
 
 
 class BodyTimeout(ClientError, TimeoutError):
     """The client sent no more of the body for Limits.body_seconds: 408."""
 
-    status = 408
+    refusal = _NUMBERS["TOO_SLOW"]
+    status = REFUSALS[refusal].status
 
 
 class UpgradeRequired(ClientError):
     """The client asks for a version of the WebSocket protocol that is not spoken here: 426 (RFC 6455,
     4.4)."""
 
-    status = 426
+    refusal = _NUMBERS["WEBSOCKET_VERSION"]
+    status = REFUSALS[refusal].status
     headers = (("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"))
 
 
@@ -61,7 +81,8 @@ case."""
 class QueuedTooLong(ClientError):
     """The client has waited for longer than Limits.queue_seconds before its request could begin: 503."""
 
-    status = 503
+    refusal = _NUMBERS["BUSY"]
+    status = REFUSALS[refusal].status
 
 
 class RequestTimeout(BaseException):
@@ -88,43 +109,15 @@ HTTP2_ERRORS = (
 )
 """By their codes (RFC 9113, 7)."""
 
-REASONS: dict[int, str] = {
-    400: "Bad Request",
-    408: "Request Timeout",
-    413: "Content Too Large",
-    414: "URI Too Long",
-    417: "Expectation Failed",
-    426: "Upgrade Required",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    501: "Not Implemented",
-    503: "Service Unavailable",
-    505: "HTTP Version Not Supported",
-}
-"""The statuses that the server itself answers with."""
-
-PHRASES = {status.value: status.phrase for status in HTTPStatus} | REASONS
-"""The usual reason of each status."""
-
-EXPLANATIONS: dict[int, str] = {
-    400: "The request does not follow HTTP/1.1.",
-    408: "The request took too long to arrive.",
-    413: "The request body is larger than this server accepts.",
-    414: "The request line is longer than this server accepts.",
-    417: "This server supports only the expectation 100-continue.",
-    426: "This server does not support the requested version of the WebSocket protocol.",
-    431: "The request has more header or trailer fields, or larger ones, than this server accepts.",
-    500: "The application failed. The reason is in the server's log.",
-    501: "This server does not support the method or the transfer coding of the request.",
-    503: "The server cannot answer this request now.",
-    505: "This server supports only HTTP/1.0 and HTTP/1.1.",
-}
-"""The text of the answer, in a sentence."""
+_NEW = {413: "Content Too Large", 414: "URI Too Long"}
+PHRASES = {status.value: status.phrase for status in HTTPStatus} | _NEW
+"""The reason phrase of each status (RFC 9110, 15). Older Pythons have older ones of some."""
 
 
-def refusal(status: int, explanation: str = "") -> str:
+def refusal_page(reason: int) -> str:
     """The body of an answer of the server's own."""
-    return f"{status} {REASONS[status]}\n{explanation or EXPLANATIONS[status]}\n"
+    why = REFUSALS[reason]
+    return f"{why.status} {PHRASES[why.status]}\n{why.words}\n"
 
 
 def status_line(status: int) -> str:

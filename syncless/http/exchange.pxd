@@ -100,7 +100,7 @@ cdef class Exchange(Tasklet):
     cdef int fail(self, Loop loop, BaseException error) except -1
     cdef int end_in_child(self, BaseException failure) except -1
     cdef BaseException end_upgrade(self, BaseException failure)
-    cdef int send_error_page(self, int status, BaseException error) except -1
+    cdef int send_error_page(self, int reason, BaseException error) except -1
     cdef int drain(self) except -1
     cdef int log_failure(self, BaseException error) except -1
 

@@ -32,13 +32,14 @@ from syncless.http.peer cimport Body, Carried, Incoming, Peer
 from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.response cimport Response
-from syncless.http.wire.wire cimport CODES, HTTP_2, decode_path
+from syncless.http.wire.wire cimport CODES, HTTP_2, R_BUSY, R_FAILED, decode_path
 
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
 from syncless.http.errors import (
-    REASONS, BodyTooLarge, ClientError, ClientGone, ConnectionLost, QueuedTooLong, RequestTimeout, refusal,
+    PHRASES, REFUSALS, BodyTooLarge, ClientError, ClientGone, ConnectionLost, QueuedTooLong, RequestTimeout,
+    refusal_page,
 )
 from syncless.http.log.notices import visible
 from syncless.http.requestids import begin as begin_ids
@@ -227,9 +228,9 @@ cdef class Exchange(Tasklet):
         if self.response.committed:
             return self.peer.abort()
         if isinstance(error, ClientError):
-            return self.send_error_page(error.status, error)
+            return self.send_error_page(error.refusal, error)
         stopped = interrupted or isinstance(error, (TaskletExit, RequestTimeout))
-        return self.send_error_page(503 if stopped else 500, error)
+        return self.send_error_page(R_BUSY if stopped else R_FAILED, error)
 
     cdef int end_in_child(self, BaseException failure) except -1:
         """The application has forked, and this is the child: the parent answers, and the process ends with
@@ -255,15 +256,16 @@ cdef class Exchange(Tasklet):
         self.response.complete = True
         return failure if is_interrupt(failure) else None
 
-    cdef int send_error_page(self, int status, BaseException error) except -1:
+    cdef int send_error_page(self, int reason, BaseException error) except -1:
         """An answer of the server's own; the connection closes after it."""
-        body = refusal(status).encode()
+        cdef int status = REFUSALS[reason].status
+        body = refusal_page(reason).encode()
         headers = [("Content-Type", "text/plain; charset=utf-8")]
         if isinstance(error, ClientError):
             headers += error.headers
         if status == 503:
             headers.append(("Retry-After", f"{self.listener.limits.retry_ns / 1e9:.0f}"))
-        self.response.set_head(f"{status} {REASONS[status]}", headers)
+        self.response.set_head(f"{status} {PHRASES[status]}", headers)
         self.response.keep_alive = False
         self.response.commit(len(body))
         self.response.put(body, True)

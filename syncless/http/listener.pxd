@@ -222,7 +222,7 @@ cdef class Counters:
 
 cdef class Listener:
     # the instructions for its connections
-    cdef public object application      # an Application
+    cdef readonly object application    # an Application
     cdef limits limits
     cdef object certificates            # None, or a callable that gives the SSLContext for a new connection
     cdef public object http2            # None, or Sessions

@@ -127,6 +127,6 @@ cdef class Body:
 
     cdef Peer readable_source(self)
     cdef bint next_chunk(self) except -1
-    cdef int fail_framing(self, const limits* by, int status) except -1
+    cdef int fail_framing(self, const limits* by, int reason) except -1
     cdef int wait_for_more(self) except -1
     cdef int fail_gone(self) except -1

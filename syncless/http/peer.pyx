@@ -61,12 +61,14 @@ from syncless.http.stream cimport (
     receive_more, send_pending, set_out_body, transmit, unsent,
 )
 from syncless.http.wire.wire cimport (
-    BEHIND_DATA, IN_TRAILERS, REPLY_CONTINUE, TOO_LONG, TOO_SLOW, body_begin, body_data_rate, body_take,
-    framing, limits, scan_body_line,
+    R_BODY_TOO_LARGE, R_CHUNK_LINE_TOO_LONG, R_TRAILERS_TOO_LARGE, REPLY_CONTINUE, TOO_LONG, TOO_SLOW,
+    body_begin, body_data_rate, body_take, framing, limits, scan_body_line,
 )
 
 from syncless._core.calls.filesystems import bring_in
-from syncless.http.errors import BadRequest, BodyTimeout, BodyTooLarge, ConnectionLost, TrailersTooLarge
+from syncless.http.errors import (
+    REFUSALS, BadRequest, BodyTimeout, BodyTooLarge, ConnectionLost, TrailersTooLarge,
+)
 
 
 cdef class Carried(Watcher):
@@ -559,17 +561,19 @@ cdef class Body:
                 return True
         return False
 
-    cdef int fail_framing(self, const limits* by, int status) except -1:
+    cdef int fail_framing(self, const limits* by, int reason) except -1:
+        cdef object error
         self.broken = True
-        if status == 431:
-            raise TrailersTooLarge(f"the trailers are larger than {by.trailer_bytes} bytes")
-        if status == 413 and self.framing.left > 0:
-            raise BodyTooLarge(f"the body is larger than {by.body_bytes} bytes")
-        if status == 413:
-            raise BodyTooLarge(f"the line of a chunk is longer than {by.chunk_line} bytes")
-        raise BadRequest(
-            "a chunk is not as long as it says" if self.framing.left == BEHIND_DATA
-            else "malformed trailers" if self.framing.left == IN_TRAILERS else "malformed chunk size")
+        if reason == R_TRAILERS_TOO_LARGE:
+            error = TrailersTooLarge(f"the trailers are larger than {by.trailer_bytes} bytes")
+        elif reason == R_BODY_TOO_LARGE:
+            error = BodyTooLarge(f"the body is larger than {by.body_bytes} bytes")
+        elif reason == R_CHUNK_LINE_TOO_LONG:
+            error = BodyTooLarge(f"the line of a chunk is longer than {by.chunk_line} bytes")
+        else:
+            error = BadRequest(REFUSALS[reason].words)
+        error.refusal = reason
+        raise error
 
     cdef int wait_for_more(self) except -1:
         cdef Peer source = self.source

@@ -103,10 +103,11 @@ int answer(struct thread *t, struct conn *c, struct call *call, int closes) {
 
 /* Answers bytes that are no request, or a request that has failed; the connection closes. `data`: the
    received bytes. `ns`: NO_REQUEST, or as for count_request(). */
-void refuse(struct thread *t, struct conn *c, int status, int64_t ns, const char *data, size_t size) {
+void refuse(struct thread *t, struct conn *c, int reason, int64_t ns, const char *data, size_t size) {
     static char type[] = "Content-Type: text/plain; charset=utf-8\r\n";
     const struct block fields = {.data = type, .size = sizeof type - 1};
-    const struct text *body = &t->server->refusals[status];
+    const struct text *body = &t->server->refusals[reason];
+    int status = refusal_status(reason);
     c->closing = 1;
     if (ns != NO_REQUEST)
         count_request(t, status, ns);

@@ -94,7 +94,7 @@ static long respond_fault(struct thread *t, struct conn *c, struct call *call) {
         conn_close(t, c, 1);
         return GONE;
     }
-    refuse(t, c, 500, call->began ? clock_ns() - call->began : NOT_MEASURED, call->data + head->method,
+    refuse(t, c, R_FAILED, call->began ? clock_ns() - call->began : NOT_MEASURED, call->data + head->method,
            call->size - head->method);
     drop_steps(t, c);
     return ENOUGH;

@@ -96,9 +96,9 @@ static void refuse_late(struct thread *t, struct conn *c) {
         return;
     }
     if (c->steps)
-        refuse(t, c, 408, NOT_MEASURED, c->steps->data, c->steps->size);
+        refuse(t, c, R_TOO_SLOW, NOT_MEASURED, c->steps->data, c->steps->size);
     else
-        refuse(t, c, 408, c->time == BODY_TIME ? NOT_MEASURED : NO_REQUEST, c->in.data + c->in_start,
+        refuse(t, c, R_TOO_SLOW, c->time == BODY_TIME ? NOT_MEASURED : NO_REQUEST, c->in.data + c->in_start,
                c->in.size - c->in_start);
     drop_steps(t, c);
     if (send_out(t, c) == FAILED)

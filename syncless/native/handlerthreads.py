@@ -18,7 +18,7 @@ from syncless._core.allowance import processors
 from syncless._core.current import sleep, wait_readable
 from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.acceptor import Acceptor
-from syncless.http.errors import REASONS
+from syncless.http.errors import PHRASES
 from syncless.http.exchange import id_of, new_id
 from syncless.http.limits import Limits
 from syncless.http.listener import Counters, Listener, Quota
@@ -77,6 +77,7 @@ class NativeHandlers(Lane):
         self.limits = limits
         self._threads: Threads | None = None
         self._watching: Tasklet[Any] | None = None
+        self._plain: list[Served] = []
         self._gates: list[NativeGate] = []
         self._last: dict[str, int] = {}
         """Figures of threads that have ended."""
@@ -86,8 +87,8 @@ class NativeHandlers(Lane):
     def open(self, server: LaneOwner, served: list[Served]) -> None:
         """Those that speak TLS are left to the application."""
         self._server = server
-        plain = [each for each in served if not each.tls]
-        if not plain:
+        self._plain = [each for each in served if not each.tls]
+        if not self._plain:
             return
         if server.proxy_protocol:
             raise ValueError("native handlers cannot be combined with proxy_protocol")
@@ -105,12 +106,10 @@ class NativeHandlers(Lane):
         self._told: set[tuple[int, str]] = set()
         self._quota: Quota | None = None
         self._charged = self._dropped = 0
-        for each in plain:
+        for each in self._plain:
             each.is_left = True
-            each.listener.application = Shared(each.listener.application, threads)
+            each.application = Shared(each.application, threads)
             threads.listen(each.sock.fileno())
-            self._inbox.listen(each.listener)
-            self._gates.append(NativeGate(self, each.listener, each.sock.fileno(), threads.event))
 
     def start(self) -> None:
         threads = self._threads
@@ -120,6 +119,9 @@ class NativeHandlers(Lane):
                 "to the application"
             )
             return
+        for each in self._plain:
+            self._inbox.listen(each.listener)
+            self._gates.append(NativeGate(self, each.listener, each.sock.fileno(), threads.event))
         if self._server.counters is not None:
             threads.measure_times()
         threads.start()
@@ -153,7 +155,7 @@ class NativeHandlers(Lane):
         self._close_gates()
 
     def _close_gates(self) -> None:
-        gates, self._gates = self._gates, []
+        gates, self._gates, self._plain = self._gates, [], []
         for gate in gates:
             gate.close()
 
@@ -326,7 +328,7 @@ class NativeHandlers(Lane):
         else:
             request = HeadRequest(data, *client)
             ended = Ended(closes, request, False, server.request_ids)
-        reason = f"{status} {REASONS.get(status, '')}"
+        reason = f"{status} {PHRASES.get(status, '')}"
         lines = [line.partition(": ") for line in fields.decode("latin-1").split("\r\n")[:-1]]
         headers = [(name, value) for name, _, value in lines]
         log.log_line(request, reason, body, time.monotonic_ns() - ns, ended, headers)

@@ -65,7 +65,7 @@ long serve_request(struct thread *t, struct conn *c, const char *data, size_t si
     if (!routes_find_head(t->server->routes, data, head, decoded, &path, &t->match))
         whole = PYTHON;
     else if (!head->chunked && head->content_length > t->server->limits.body_bytes)
-        whole = -413;
+        whole = -R_BODY_TOO_LARGE;
     else if (head->chunked || head->content_length > 0)
         whole = (pieces = t->match.route->pieces) ? used
                                                   : read_body(t, c, data, size, head, used, &body);

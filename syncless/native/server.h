@@ -35,6 +35,7 @@
 #include "body.h"
 #include "memory.h"
 #include "datarate.h"
+#include "refusals.h"
 #include "reply.h"
 #include "routes.h"
 
@@ -268,7 +269,7 @@ struct server {
     struct trust trust;
     struct limits limits;
     struct text reasons[CODES];         /* "HTTP/1.1 200 OK\r\n" */
-    struct text refusals[CODES];        /* the body of an answer of the server's own; size 0: none */
+    struct text refusals[R_END];        /* the body of an answer of the server's own, by its reason */
     int *listeners;
     int listener_count;
     struct thread **threads;
@@ -340,7 +341,7 @@ long serve_request(struct thread *t, struct conn *c, const char *data, size_t si
 void forget_head(struct thread *t, struct conn *c);
 
 /* bodies.c */
-/* > 0: the bytes of the request, whose *body is complete. MORE, PYTHON, or minus a status. */
+/* > 0: the bytes of the request, whose *body is complete. MORE, PYTHON, or minus a reason. */
 long read_body(struct thread *t, struct conn *c, const char *data, size_t size, const struct head *head,
                size_t used, syncless_bytes *body);
 void wait_for_body(struct thread *t, struct conn *c, const struct head *head, size_t size, size_t used);
@@ -373,7 +374,7 @@ int is_head(const struct call *call);
 int put_head(struct thread *t, struct call *call, int status, const struct reply *reply, int closes);
 int answer(struct thread *t, struct conn *c, struct call *call, int closes);
 enum { NOT_MEASURED = -1, NO_REQUEST = -2 };    /* instead of ns */
-void refuse(struct thread *t, struct conn *c, int status, int64_t ns, const char *data, size_t size);
+void refuse(struct thread *t, struct conn *c, int reason, int64_t ns, const char *data, size_t size);
 void count_request(struct thread *t, int status, int64_t ns);
 
 /* sending.c */

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint16_t, uint8_t
 
 from syncless.http.listener cimport Counters
-from syncless.http.wire.wire cimport BUCKETS, CODES, head, limits
+from syncless.http.wire.wire cimport BUCKETS, CODES, R_END, head, limits
 
 cdef int64_t total_of(const server* of, int at) noexcept
 cdef int add_new(const server* of, int64_t* collected, Counters counters) except -1
@@ -93,7 +93,7 @@ cdef extern from "server.h" nogil:
         trust trust
         limits limits
         text reasons[CODES]
-        text refusals[CODES]
+        text refusals[R_END]
         int* listeners
         int listener_count
         thread** threads

@@ -43,7 +43,7 @@ from syncless.http.wire.wire cimport BUCKETS, CODES, head, name_of
 from syncless.native.handler cimport Handler
 
 from syncless._core.threadloop import current_loop
-from syncless.http.errors import EXPLANATIONS, refusal, status_line
+from syncless.http.errors import REFUSALS, refusal_page, status_line
 from syncless.http.limits import limit_values
 from syncless.http.trust import FORWARDING, is_forwarding
 
@@ -137,8 +137,8 @@ cdef class Threads:
             self.core.bounds[bucket] = BOUNDS[bucket]
         for code in range(200, <int> CODES):
             self.set_text(&self.core.reasons[code], status_line(code))
-        for code in EXPLANATIONS:
-            self.set_text(&self.core.refusals[code], refusal(code))
+        for reason in REFUSALS:
+            self.set_text(&self.core.refusals[<int> reason], refusal_page(reason))
         self.set_routes(routes)
         self.set_trust(forwarding)
         self.core.logs = logs

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
-from socket import AF_UNIX, socket
+from socket import AF_UNIX
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -178,7 +178,7 @@ class Server:
         self.standby_threads = standby_threads
         self._home = Home()
         self.lanes: list[Lane] = [self._home]
-        """What serves: this thread's loop, and what is beside it."""
+        """What serves: this thread's loop, and before it what is beside it."""
         if native:
             self.handle_natively(native, native_threads)
         self.request_slots = RequestSlots(request_slots)
@@ -188,7 +188,7 @@ class Server:
         self.request_ids = request_ids
         if standby_threads:
             standby = import_module("syncless.server.lanes.standby")
-            self.lanes.append(standby.StandBy(standby_threads, self.limits.held_seconds))
+            self.lanes.insert(0, standby.StandBy(standby_threads, self.limits.held_seconds))
         self.counters: Counters | None = None
         """Where its requests are counted, if anybody wants to know; set before it starts."""
         self.pages: dict[str, Any] = {}
@@ -209,7 +209,7 @@ class Server:
             module = import_module("syncless.native.handlerthreads")  # most servers have none
         except ModuleNotFoundError:  # setup.py builds it where the system has epoll
             raise ValueError("native handlers need epoll, and this syncless was built without it") from None
-        self.lanes.append(module.NativeHandlers(native, threads, self.limits))
+        self.lanes.insert(0, module.NativeHandlers(native, threads, self.limits))
 
     def _sessions(self) -> Sessions | None:
         """Makes the sessions of HTTP/2; None if it is not built."""
@@ -239,7 +239,7 @@ class Server:
                 bound()
             self.request_slots.begin()
             self.application.begin(self)
-            served = [Served(sock, tls, self._listener(sock, tls)) for sock, tls in opened]
+            served = [Served(sock, tls, self.application_at(sock.getsockname())) for sock, tls in opened]
             for lane in self.lanes:
                 lane.open(self, served)
             self._opened = opened
@@ -256,10 +256,6 @@ class Server:
         self._stopped.clear()
         self._hurried = False  # not in stop(), before which a second signal may come
         return self
-
-    def _listener(self, sock: socket, tls: bool) -> Listener:
-        address = sock.getsockname()
-        return self.listener_for(self.application_at(address), address, tls)
 
     def application_at(self, address: Any) -> Application:
         """Answers the requests of a listener, whose socket has this address (getsockname())."""
@@ -410,7 +406,7 @@ class Server:
             self._stopped.set()
 
     def _close_lanes(self) -> None:
-        for lane in reversed(self.lanes):
+        for lane in self.lanes:
             lane.close()
 
     def hurry(self) -> None:

@@ -119,25 +119,40 @@ def test_limits(start, request_, limits, status, step):
     assert client.at_end()
 
 
+CHUNKED = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
 @pytest.mark.parametrize(
     ("request_", "text"),
     [
         (
             "GET / HTTP/1.1\r\nHost: a\r\nX: y\r\nX: y\r\n\r\n",
-            "The request has more header or trailer fields, or larger ones, than this server accepts.",
+            "The request has more or larger header fields than this server accepts.",
         ),
         (
             "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n",
-            "This server does not support the method or the transfer coding of the request.",
+            "This server is no proxy: it does not support the method CONNECT.",
         ),
         (
             "GET / HTTP/1.1\r\nHost: a\r\nExpect: b\r\n\r\n",
             "This server supports only the expectation 100-continue.",
         ),
         ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", "This server supports only HTTP/1.0 and HTTP/1.1."),
+        (CHUNKED + "x\r\n", "The line before a chunk of the body does not follow HTTP/1.1."),
+        (
+            CHUNKED + "1;a=" + "b" * 9000,
+            "The line before a chunk of the body is longer than this server accepts.",
+        ),
+        (CHUNKED + "1\r\nab", "A chunk of the body is not as long as it says."),
+        (CHUNKED + "0\r\nHost: a\r\n\r\n", "The trailers of the request do not follow HTTP/1.1."),
+        (
+            CHUNKED + "0\r\na: " + "b" * 70000,
+            "The trailers of the request are larger than this server accepts.",
+        ),
+        (CHUNKED + "FFFFFFFFFFFFFF\r\n", "The request body is larger than this server accepts."),
     ],
 )
-def test_refusals_tell_the_client_what_is_not_supported(start, request_, text):
+def test_refusals_tell_the_client_their_reason(start, request_, text):
     client = start.client(start(echo, header_count=2))
     client.send(request_.encode())
     assert client.response()[2].decode().splitlines()[1:] == [text]

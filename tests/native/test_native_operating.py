@@ -234,7 +234,7 @@ def test_request_whose_body_is_bad_is_counted_by_its_status(served):
     client = served.client(server)
     client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n")
     assert client.response()[0] == 413
-    server.lanes[1].count(Counters(cells))
+    server.lanes[0].count(Counters(cells))
     counted = totals(memoryview(cells).cast("q"))
     assert (counted["requests"], counted["refused"]) == ({413: 1}, {})
 
@@ -268,13 +268,13 @@ def test_requests_are_counted_by_status_and_time(served):
     refused.send(b"BAD\r\n\r\n")
     refused.response()
     for _ in range(2):  # an addition is not made twice
-        server.lanes[1].count(counters)
+        server.lanes[0].count(counters)
     row = memoryview(cells).cast("q")
     assert totals(row)["requests"] == {200: 2, 500: 1}
     assert totals(row)["refused"] == {400: 1}
-    assert server.lanes[1].figures()["accepted"] == 2
+    assert server.lanes[0].figures()["accepted"] == 2
     # the client may have read them before they are counted
-    assert eventually(lambda: server.lanes[1].figures()["sent_bytes"] > 500)
+    assert eventually(lambda: server.lanes[0].figures()["sent_bytes"] > 500)
 
 
 def test_stuck_thread_is_named_once(served, handlers, monkeypatch):
@@ -285,16 +285,16 @@ def test_stuck_thread_is_named_once(served, handlers, monkeypatch):
     client = served.client(server)
     client.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
     assert eventually(lambda: "'/block'" in errors.getvalue())
-    ((seconds, words),) = server.lanes[1].stuck(0)
+    ((seconds, words),) = server.lanes[0].stuck(0)
     assert seconds >= 1 and "in the handler of '/block'" in words
     looks = seconds
     while looks < seconds + 10 * handlerthreads.WATCH_SECONDS:
-        ((looks, _),) = server.lanes[1].stuck(0)
+        ((looks, _),) = server.lanes[0].stuck(0)
         syncless.sleep(0.01)
     assert errors.getvalue().count("'/block'") == 1
     os.write(writer, b"x")
     assert client.response()[2] == b"went on"
-    assert server.lanes[1].stuck(0) == []
+    assert server.lanes[0].stuck(0) == []
     os.close(reader)
     os.close(writer)
 
@@ -330,7 +330,7 @@ def test_python_accepts_while_all_threads_are_stuck(served, handlers):
     for _ in range(2):
         stuck = served.client(server)
         stuck.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert eventually(lambda: server.lanes[1].stuck(0.01))
+        assert eventually(lambda: server.lanes[0].stuck(0.01))
         clients = [served.client(server) for _ in range(10)]
         for client in clients:
             assert client.get("/py")[0] == 200
@@ -356,7 +356,7 @@ def test_threads_whose_descriptors_are_the_programs_are_told(served, monkeypatch
     log, before = io.StringIO(), epolls()
     server = served(ROUTES, native_threads=1, error_log=log)
     assert served.client(server).get("/")[2] == b"Hello, World!"
-    (fd,) = epolls() - before - {server.lanes[1]._gates[0]._epoll.fileno()}
+    (fd,) = epolls() - before - {server.lanes[0]._gates[0]._epoll.fileno()}
     kept = os.dup(fd)
     with open(os.devnull, "r+b") as mine:
         os.dup2(mine.fileno(), fd)
@@ -373,8 +373,8 @@ def test_acceptor_beside_threads_ends_where_its_epoll_is_the_programs(served, ha
     server = served({**ROUTES, "/block": handlers("block", context=reader)}, native_threads=1)
     stuck = served.client(server)
     stuck.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert eventually(lambda: server.lanes[1].stuck(0.01))
-    gate = server.lanes[1]._gates[0]
+    assert eventually(lambda: server.lanes[0].stuck(0.01))
+    gate = server.lanes[0]._gates[0]
     fd = gate._epoll.fileno()
     mine, kept = select.epoll(), os.dup(fd)
     os.dup2(mine.fileno(), fd)
@@ -397,7 +397,7 @@ def test_connections_go_past_a_stuck_thread(served, handlers, path):
     server = served({**ROUTES, "/block": handlers("block", context=reader)})
     stuck = served.client(server)
     stuck.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert eventually(lambda: server.lanes[1].stuck(0.1))
+    assert eventually(lambda: server.lanes[0].stuck(0.1))
     clients = [served.client(server) for _ in range(10)]
     for client in clients:
         assert client.get(path)[0] == 200  # after it has been the application's, it goes back to a thread
@@ -435,7 +435,7 @@ def test_stop_leaves_a_thread_behind_that_does_not_end(served, handlers, monkeyp
     server = served({"/block": handlers("block", context=reader)}, error_log=errors, stop_seconds=0.1)
     client = served.client(server)
     client.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert eventually(lambda: server.lanes[1].stuck(0))
+    assert eventually(lambda: server.lanes[0].stuck(0))
     server.stop(0)
     assert "has not ended" in errors.getvalue() and "'/block'" in errors.getvalue()
     os.write(writer, b"x")  # it ends now, and meets a server that is kept for it
@@ -549,13 +549,13 @@ def test_connection_on_its_way_to_python_is_counted(served):
     server = served(ROUTES, native_threads=1)
     with socket.create_connection(server.address) as client:
         client.sendall(b"GET /py HTTP/1.1\r\nHost: a\r\n\r\n")
-        threads, ends = server.lanes[1]._threads, time.monotonic() + 60
+        threads, ends = server.lanes[0]._threads, time.monotonic() + 60
         while not threads.handed_over or threads.connections:
             assert time.monotonic() < ends
             time.sleep(0.001)  # stops the server's loop, too: it does not take the connection yet
-        assert server.lanes[1].connections == 1
+        assert server.lanes[0].connections == 1
         assert eventually(lambda: server.census()["connections"] == 1)
-        assert server.lanes[1].connections == 0
+        assert server.lanes[0].connections == 0
 
 
 def test_connection_that_python_closed_leaves_its_place_at_once(served):

@@ -99,7 +99,7 @@ def test_connection_stays_with_python_while_its_requests_are_for_python(served):
     client = served.client(server)
     for _ in range(10):
         client.get("/py")
-    assert server.lanes[1]._threads.handed_over == 1
+    assert server.lanes[0]._threads.handed_over == 1
 
 
 def test_handler_sees_method_path_query_parameters_fields_and_body(served):
@@ -349,8 +349,8 @@ def test_connections_are_spread_over_the_threads(served):
     clients = [served.client(server) for _ in range(60)]
     for client in clients:
         assert client.get("/")[0] == 200
-    assert eventually(lambda: sum(server.lanes[1]._threads.connections_by_thread()) == 60)
-    assert min(server.lanes[1]._threads.connections_by_thread()) >= 12
+    assert eventually(lambda: sum(server.lanes[0]._threads.connections_by_thread()) == 60)
+    assert min(server.lanes[0]._threads.connections_by_thread()) >= 12
 
 
 def test_published_bytes_are_found_and_replaced(served):

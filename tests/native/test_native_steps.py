@@ -73,13 +73,13 @@ def test_body_of_any_size_is_read_without_holding_it(stepping, chunk):
         sending.join()
     watching.kill()
     assert max(held) < 1 << 20
-    assert server.lanes[1]._threads.handed_over == 0
+    assert server.lanes[0]._threads.handed_over == 0
     assert client.get("/hello")[2] == b"Hello, World!"
 
 
 def watch_held(server, held):
     while True:
-        held.append(server.lanes[1].figures()["buffered_bytes"])
+        held.append(server.lanes[0].figures()["buffered_bytes"])
         syncless.sleep(0.005)
 
 
@@ -405,8 +405,8 @@ def test_stopping_server_lets_steps_end(stepping):
     client, endless = stepping.client(server), stepping.client(server)
     client.send(b"GET /steps?10&size=1&wait=50 HTTP/1.1\r\nHost: a\r\n\r\n")
     endless.send(b"GET /steps?100000&size=1&wait=50 HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert eventually(lambda: server.lanes[1].figures()["accepted"] == 2)
-    assert eventually(lambda: server.lanes[1].figures()["sent_bytes"] > 200)
+    assert eventually(lambda: server.lanes[0].figures()["accepted"] == 2)
+    assert eventually(lambda: server.lanes[0].figures()["sent_bytes"] > 200)
     stopping = syncless.spawn(server.stop, 2)
     assert client.response()[2] == b"0987654321"
     assert client.at_end()

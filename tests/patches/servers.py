@@ -61,14 +61,17 @@ def running(command, port, **options):
             command, stdout=subprocess.DEVNULL, stderr=log, env=without_preload(), **options
         )
         try:
-            for _ in range(300):
+            for _ in range(600):
                 if process.poll() is not None:
                     log.seek(0)
                     raise RuntimeError(f"{command[0]} ended: {log.read()[-2000:]}")
-                with contextlib.suppress(OSError):
-                    socket.create_connection(("127.0.0.1", port), 1).close()
-                    break
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as client:
+                    # as long as nobody listens there, its own port may be that one, and TCP connects it to itself
+                    if client.getsockname() != client.getpeername():
+                        break
                 time.sleep(0.1)
+            else:
+                raise RuntimeError(f"{command[0]} does not answer on port {port}")
             yield process
         finally:
             process.terminate()

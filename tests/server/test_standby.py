@@ -560,7 +560,7 @@ def test_connections_that_are_left_to_others_are_so_after_a_takeover(start, monk
         assert eventually(lambda: sum(listener.connections for listener in server.listeners) == 2)
         server.pause_accepting()
         syncless.run_in_thread(speak, one, two)
-    assert server.lanes[1].takeovers > 0
+    assert server.lanes[0].takeovers > 0
 
 
 def test_a_second_thread_that_is_held_is_told_as_a_stall(start, monkeypatch):
@@ -579,8 +579,8 @@ def test_a_second_thread_that_is_held_is_told_as_a_stall(start, monkeypatch):
         ):
             for client in (one, two):
                 client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-            assert eventually(lambda: server.lanes[1].stuck(0.02))
-            ((seconds, words),) = server.lanes[1].stuck(0.02)
+            assert eventually(lambda: server.lanes[0].stuck(0.02))
+            ((seconds, words),) = server.lanes[0].stuck(0.02)
             assert seconds >= 0.02 and "in app" in words and "cure: " in words
             gate.set()
             for client in (one, two):
@@ -588,14 +588,14 @@ def test_a_second_thread_that_is_held_is_told_as_a_stall(start, monkeypatch):
 
     server = start(app, standby_threads=1)
     syncless.run_in_thread(speak)
-    assert server.lanes[1].stuck(0.02) == []
+    assert server.lanes[0].stuck(0.02) == []
 
 
 def test_a_stop_reads_from_no_descriptor_that_it_has_closed(start, monkeypatch, reports):
     """Its number may be another's already."""
     pretend_patched(monkeypatch)
     server = start(print, standby_threads=1)
-    standby = server.lanes[1]
+    standby = server.lanes[0]
     (side,) = standby._others()
     side.ended = True
     side.wake()
@@ -622,7 +622,7 @@ def test_a_start_that_fails_leaves_nothing_behind(monkeypatch, good):
     monkeypatch.setattr(server, "application_at", fail)
     with pytest.raises(LookupError, match="no application"):
         server.start()
-    assert server.census() == {} and server.lanes[1].connections == 0
+    assert server.census() == {} and server.lanes[0].connections == 0
 
 
 def test_a_connection_that_cannot_change_its_thread_is_told_of_and_tried_again(start, monkeypatch, errors):

@@ -52,7 +52,9 @@ from syncless.http.peer cimport Incoming
 from syncless.http.stream cimport (
     Buffer, Buffers, Input, Stream, TlsLayer, borrow_input, compact, has_input, return_input,
 )
-from syncless.http.wire.wire cimport JUST_COME_NS, OUT_HIGH, REPLY_CHUNK, REPLY_LAST_CHUNK, put_chunk_line
+from syncless.http.wire.wire cimport (
+    JUST_COME_NS, OUT_HIGH, R_HEAD_TOO_LARGE, REPLY_CHUNK, REPLY_LAST_CHUNK, put_chunk_line,
+)
 
 from syncless._core.exits import TaskletExit
 from syncless.http.errors import HTTP2_ERRORS
@@ -147,10 +149,10 @@ cdef int on_header(
     if trails or session.in_head == NULL:
         return 0
     stream = <RequestStream> session.in_head
-    if stream.status:
+    if stream.refusal:
         return 0
     if stream.fields.size + name_size + value_size + 8 > listener.limits.head.total:
-        stream.status = 431
+        stream.refusal = R_HEAD_TOO_LARGE
         return 0
     both[0] = <uint32_t> name_size
     both[1] = <uint32_t> value_size

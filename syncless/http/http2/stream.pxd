@@ -71,7 +71,7 @@ cdef class RequestStream(Carried):
     cdef PyObject* after            # the next one that is to be begun
     cdef PyObject* after_closed     # the next one that has been closed
     cdef bytes trailers             # lines of fields that follow the response, or None
-    cdef int status                 # of the refusal that its head deserves, or 0
+    cdef int refusal                # why its head is to be refused, or 0
     cdef bint open                  # the library knows it
     cdef bint has_body              # DATA frames follow the head
     cdef bint as_it_comes           # the body is not chunked: it has a Content-Length, or it tunnels
@@ -92,7 +92,7 @@ cdef class RequestStream(Carried):
     cdef int linger_on(self) except -1
     cdef void drop(self, size_t size) noexcept
     cdef int reset(self, uint32_t error) except -1
-    cdef int refuse(self, int status, str explanation, bytes text) except -1
+    cdef int refuse(self, int reason, bytes text) except -1
     cdef int refuse_busy(self) except -1
     cdef int closed(self, Loop loop) except -1
     cdef int check_handshake(self, const char* text, size_t size) except -1

@@ -42,8 +42,8 @@ from syncless.http.peer cimport Carried, Incoming, Peer
 from syncless.http.request cimport HeadRequest
 from syncless.http.stream cimport Buffer, Buffers, Stream, drop_unsent, free_stream
 from syncless.http.wire.wire cimport (
-    HTTP_2, NO_BODY, OUT_HIGH, data_rate_check, data_rate_is_too_slow, data_rate_may_wait, head,
-    is_hop_by_hop, known_name,
+    HTTP_2, NO_BODY, OUT_HIGH, R_FAILED, R_MALFORMED, R_PROTOCOL, R_TOO_MANY, data_rate_check,
+    data_rate_is_too_slow, data_rate_may_wait, head, is_hop_by_hop, known_name,
 )
 
 import re
@@ -287,11 +287,11 @@ cdef class RequestStream(Carried):
             used = application.heads.scan(                  # one that asks again is likely to go on
                 text.data, text.size, &listener.limits.head, connection.stream.fd, self.id > 1, False, &found)
             if self.tunnels and used > 0 and found.content_length >= 0:
-                self.status = 400                           # RFC 9110, 9.3.6
-            if self.status:
-                used = -self.status
+                self.refusal = R_MALFORMED                           # RFC 9110, 9.3.6
+            if self.refusal:
+                used = -self.refusal
             if used <= 0:
-                return self.refuse(-used if used else 400, None, text.data[:text.size])
+                return self.refuse(-used if used else R_MALFORMED, text.data[:text.size])
             found.minor = HTTP_2
             found.websocket = self.tunnels
             found.keep_alive = True
@@ -302,7 +302,7 @@ cdef class RequestStream(Carried):
             raise
         except Exception as error:
             loop.report("a request of HTTP/2", error)
-            return self.refuse(500, None, text.data[:text.size])
+            return self.refuse(R_FAILED, text.data[:text.size])
         finally:
             listener.buffers.release(&text)
         if self.exchange is None:                           # native handlers
@@ -340,7 +340,7 @@ cdef class RequestStream(Carried):
                 elif at[1] == c"p" and sizes[0] == 5:
                     path, path_size = value, sizes[1]
                 elif at[1] == c"p" and (sizes[1] != 9 or memcmp(value, b"websocket", 9)):
-                    self.status = 501
+                    self.refusal = R_PROTOCOL
                 elif at[1] == c"a":
                     authority, authority_size = value, sizes[1]
             at = value + sizes[1]
@@ -349,10 +349,10 @@ cdef class RequestStream(Carried):
         if self.tunnels:
             method, method_size = b"GET", 3
         if not (is_visible(method, method_size) and is_visible(path, path_size)):
-            self.status = 400
+            self.refusal = R_MALFORMED
         elif path[0] != c"/" and not is_named(method, method_size, b"CONNECT") and not (
                 path_size == 1 and path[0] == c"*" and is_named(method, method_size, b"OPTIONS")):
-            self.status = 400                               # RFC 9113, 8.3.1: the host is in :authority
+            self.refusal = R_MALFORMED                      # RFC 9113, 8.3.1: the host is in :authority
         buffers.append(text, method, method_size)
         buffers.append(text, b" ", 1)
         buffers.append(text, path, path_size)
@@ -368,7 +368,7 @@ cdef class RequestStream(Carried):
                 cookies = True
             elif sizes[0] == 4 and authority_size and memcmp(at, b"host", 4) == 0:
                 if sizes[1] != authority_size or memcmp(value, authority, authority_size):
-                    self.status = 400                       # RFC 9113, 8.3.1
+                    self.refusal = R_MALFORMED                       # RFC 9113, 8.3.1
             elif at[0] != c":" and not (self.tunnels and is_named(at, sizes[0], b"sec-websocket-key")):
                 put_field(buffers, text, at, sizes[0], value, sizes[1])
             at = value + sizes[1]
@@ -472,7 +472,7 @@ cdef class RequestStream(Carried):
             nghttp2_submit_rst_stream(self.session.library, NGHTTP2_FLAG_NONE, self.id, error)
         return self.session.soon()                  # also if it is closed: its connection may be idle now
 
-    cdef int refuse(self, int status, str explanation, bytes text) except -1:
+    cdef int refuse(self, int reason, bytes text) except -1:
         """Answers a request that no application gets."""
         cdef Frames session = self.session
         cdef Connection connection = session.connection
@@ -480,8 +480,8 @@ cdef class RequestStream(Carried):
             session.listener, &self.bytes, connection.remote_addr, connection.remote_port, text)
         request.found.minor = HTTP_2
         write_refusal(
-            session.listener, &self.bytes, connection.remote_addr, connection.remote_port, status,
-            explanation, request)
+            session.listener, &self.bytes, connection.remote_addr, connection.remote_port, reason,
+            request)
         self.send_head()
         return self.end_response()
 
@@ -491,7 +491,7 @@ cdef class RequestStream(Carried):
         cdef Exchange exchange = self.exchange
         write_refusal(
             session.listener, &self.bytes, session.connection.remote_addr, session.connection.remote_port,
-            503, "Too many requests are in progress.", exchange.request)
+            R_TOO_MANY, exchange.request)
         self.exchange = None
         session.running -= 1
         session.listener.http2_streams -= 1

@@ -2,6 +2,7 @@
 
 #include "body.h"
 #include "names.h"
+#include "refusals.h"
 
 /* The end of the extensions of a chunk, from the first semicolon on (RFC 9112, 7.1.1): the CR behind them,
    `end` if there may be more, or NULL where they are malformed. White space outside quotes is refused:
@@ -41,28 +42,28 @@ long head_chunk_line(const char *data, size_t size, size_t limit, int64_t *chunk
         if (digit < 0)
             break;
         if (p - start >= 15)
-            return -400;
+            return -R_CHUNK_SIZE;
         n = n * 16 + digit;
     }
     if (p == end)
         return 0;
     if (p == start)
-        return -400;
+        return -R_CHUNK_SIZE;
     if (*p == ';') {
         /* bytes beyond the limit decide nothing */
         const char *enough = end - data > (ptrdiff_t)limit + 1 ? data + limit + 1 : end;
         p = chunk_extensions(p, enough);
         if (!p)
-            return -400;
+            return -R_CHUNK_SIZE;
         if (p == enough)
-            return enough - data > (ptrdiff_t)limit ? -413 : 0;
+            return enough - data > (ptrdiff_t)limit ? -R_CHUNK_LINE_TOO_LONG : 0;
     }
     if (*p != '\r')
-        return -400;
+        return -R_CHUNK_SIZE;
     if (p + 1 == end)
         return 0;
     if (p[1] != '\n')
-        return -400;
+        return -R_CHUNK_SIZE;
     *chunk = n;
     return p + 2 - data;
 }
@@ -73,28 +74,28 @@ long head_trailers(const char *data, size_t size, size_t limit) {
     const char *enough = size > limit + 1 ? data + limit + 1 : end;
     for (;;) {
         if ((size_t)(p - data) > limit)
-            return -431;
+            return -R_TRAILERS_TOO_LARGE;
         if (p == end)
             return 0;
         if (*p == '\r') {
             if (p + 1 == end)
                 return 0;
-            return p[1] == '\n' ? p + 2 - data : -400;
+            return p[1] == '\n' ? p + 2 - data : -R_TRAILERS;
         }
         name = p;
         p = skip(p, enough, TOKEN);
         if (p < enough && (*p != ':' || p == name))
-            return -400;
+            return -R_TRAILERS;
         if (p < enough) {
             int known = head_known(name, p - name);
             if (known == K_HOST || known == K_CONTENT_LENGTH || known == K_TRANSFER_ENCODING)
-                return -400; /* a reader that merged them would see another message (RFC 9110, 6.5.1) */
+                return -R_TRAILERS; /* who merged them would see another message (RFC 9110, 6.5.1) */
         }
         p = skip_value(p, enough);
         if (p == enough || (*p == '\r' && p + 1 == enough))
-            return (size_t)(enough - data) > limit ? -431 : 0;
+            return (size_t)(enough - data) > limit ? -R_TRAILERS_TOO_LARGE : 0;
         if (*p != '\r' || p[1] != '\n')
-            return -400;
+            return -R_TRAILERS;
         p += 2;
     }
 }
@@ -103,11 +104,11 @@ long body_line(struct framing *framing, const struct limits *limits, const char 
     long n;
     if (framing->left == BEHIND_DATA) {
         if (size && data[0] != '\r')
-            return -400;
+            return -R_CHUNK_END;
         if (size < 2)
             return 0;
         if (data[1] != '\n')
-            return -400;
+            return -R_CHUNK_END;
         framing->left = 0;
         return 2;
     }
@@ -119,11 +120,11 @@ long body_line(struct framing *framing, const struct limits *limits, const char 
     }
     n = head_chunk_line(data, size, limits->chunk_line, &framing->left);
     if (n == 0 && size > (size_t)limits->chunk_line)
-        return -413;
+        return -R_CHUNK_LINE_TOO_LONG;
     if (n <= 0)
         return n;
     if (framing->left > limits->body_bytes - framing->size)
-        return -413;
+        return -R_BODY_TOO_LARGE;
     if (!framing->left)
         framing->left = IN_TRAILERS;
     return n;

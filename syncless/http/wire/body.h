@@ -33,7 +33,7 @@ static inline void body_take(struct framing *framing, int64_t n) {
 
 /* Reads on where no bytes are left, a step towards the next chunk's data or the end of the body: to be called
    again until `left` > 0 or `ended`. > 0: bytes that are read; none of them is the body's. 0: it needs more.
-   < 0: minus the status: 400, 413, or 431 for the trailers. */
+   < 0: minus the reason to refuse it for. */
 long body_line(struct framing *framing, const struct limits *limits, const char *data,
                size_t size);
 

@@ -2,6 +2,7 @@
 
 #include "head.h"
 #include "names.h"
+#include "refusals.h"
 
 static int is_word(const char *p, size_t size, const char *lower_word) {
     return size == strlen(lower_word) && same_name(p, lower_word, size);
@@ -25,13 +26,14 @@ static int next_element(const char **p, const char *end, const char **word, size
     return 1;
 }
 
-/* Splits the target into path and query by its form (RFC 9112, 3.2): 0 or minus a status. */
+/* Splits the target into path and query by its form (RFC 9112, 3.2): 0 or minus a reason. */
 static long split_target(const char *data, struct head *head) {
     const char *p = data + head->target, *end = p + head->target_size, *mark;
     int options = head->method_size == 7 && !memcmp(data + head->method, "OPTIONS", 7);
     if (head->method_size == 7 && !memcmp(data + head->method, "CONNECT", 7)) {
         /* authority-form: we are no proxy */
-        return host_is_valid(p, end) && *p != ':' && end[-1] != ':' && memchr(p, ':', end - p) ? -501 : -400;
+        int valid = host_is_valid(p, end) && *p != ':' && end[-1] != ':' && memchr(p, ':', end - p);
+        return valid ? -R_CONNECT : -R_MALFORMED;
     }
     head->authority_size = 0;
     if (*p != '/') {
@@ -48,11 +50,11 @@ static long split_target(const char *data, struct head *head) {
         else if (end - p > 8 && same_name(p, "https://", 8))
             start = p + 8;
         else
-            return -400;
+            return -R_MALFORMED;
         for (p = start; p < end && *p != '/' && *p != '?'; p++)
             ;
         if (p == start || *start == ':' || !host_is_valid(start, p))
-            return -400;
+            return -R_MALFORMED;
         head->authority = start - data;
         head->authority_size = p - start;
     }
@@ -65,34 +67,34 @@ static long split_target(const char *data, struct head *head) {
     return 0;
 }
 
-/* The request line. > 0: its size with CRLF, 0 incomplete, < 0 minus a status. */
+/* The request line. > 0: its size with CRLF, 0 incomplete, < 0 minus a reason. */
 static long request_line(const char *data, const char *start, const char *end,
                          const struct head_limits *limits, struct head *head) {
     const char *p = skip(start, end, TOKEN), *newline;
     long error;
     if (p == end)
-        return (size_t)(end - start) > limits->line ? -414 : 0;
+        return (size_t)(end - start) > limits->line ? -R_LINE_TOO_LONG : 0;
     newline = memchr(p, '\n', end - p);
     if (*p != ' ' || p == start)
-        return -400;
+        return -R_MALFORMED;
     if (!newline)
-        return (size_t)(end - start) > limits->line + 1 ? -414 : 0;
+        return (size_t)(end - start) > limits->line + 1 ? -R_LINE_TOO_LONG : 0;
     if ((size_t)(newline - start) > limits->line + 1)
-        return -414;
+        return -R_LINE_TOO_LONG;
     head->method = start - data;
     head->method_size = p - start;
     start = ++p;
     p = skip(p, newline, TARGET);
     if (p == start || *p != ' ')
-        return -400;
+        return -R_MALFORMED;
     head->target = start - data;
     head->target_size = p - start;
     p++;
     if (newline - p != 9 || memcmp(p, "HTTP/", 5) || !(head_class_of[(unsigned char)p[5]] & DIGIT) ||
         p[6] != '.' || !(head_class_of[(unsigned char)p[7]] & DIGIT) || p[8] != '\r')
-        return -400;
+        return -R_MALFORMED;
     if (p[5] != '1')
-        return p[5] == '0' ? -400 : -505; /* HTTP/0.9 has no such line */
+        return p[5] == '0' ? -R_MALFORMED : -R_VERSION; /* HTTP/0.9 has no such line */
     head->minor = p[7] != '0';
     if ((error = split_target(data, head)))
         return error;
@@ -105,7 +107,7 @@ struct framing {
     uint32_t singles; /* a bit for each of single_names */
 };
 
-/* A header that decides how the connection goes on: 0 or minus a status. */
+/* A header that decides how the connection goes on: 0 or minus a reason. */
 static long framing_header(const char *value, size_t size, int known, struct head *head,
                            struct framing *seen) {
     const char *p = value, *end = value + size, *word;
@@ -113,18 +115,18 @@ static long framing_header(const char *value, size_t size, int known, struct hea
     switch (known) {
     case K_HOST:
         if (seen->hosts++ || !host_is_valid(p, end))
-            return -400;
+            return -R_MALFORMED;
         return 0;
     case K_CONTENT_LENGTH:
         if (seen->lengths++ || size == 0 || size > 18 || skip(p, end, DIGIT) != end)
-            return -400;
+            return -R_MALFORMED;
         head->content_length = 0;
         for (; p < end; p++)
             head->content_length = head->content_length * 10 + (*p - '0');
         return 0;
     case K_TRANSFER_ENCODING:
         if (seen->codings++ || size == 0)
-            return -400;
+            return -R_MALFORMED;
         if (is_word(value, size, "chunked")) {
             head->chunked = 1;
             return 0;
@@ -132,11 +134,11 @@ static long framing_header(const char *value, size_t size, int known, struct hea
         /* A list of codings that we do not have is 501 (RFC 9112, 6.1); one that names chunked twice or not
            last, or no token, is 400. */
         if (*p == ',' || end[-1] == ',')
-            return -400;
+            return -R_MALFORMED;
         for (n = 0; next_element(&p, end, &word, &n);)
             if (skip(word, word + n, TOKEN) != word + n || (is_word(word, n, "chunked") && p != end))
-                return -400;
-        return -501;
+                return -R_MALFORMED;
+        return -R_CODING;
     case K_CONNECTION:
         while (next_element(&p, end, &word, &n)) {
             if (is_word(word, n, "close"))
@@ -147,7 +149,7 @@ static long framing_header(const char *value, size_t size, int known, struct hea
         return 0;
     case K_EXPECT:
         if (!is_word(value, size, "100-continue"))
-            return -417;
+            return -R_EXPECTATION;
         head->expect_continue = 1;
         return 0;
     case K_UPGRADE:
@@ -167,7 +169,7 @@ long head_scan_line(const char *data, size_t size, const struct head_limits *lim
         if (p + 1 == end)
             return 0;
         if (p[1] != '\n' || p - data >= 8)
-            return -400;
+            return -R_MALFORMED;
         p += 2;
     }
     if (p == end)
@@ -202,28 +204,28 @@ long head_scan_fields(const char *data, size_t size, long line, const struct hea
     head->header_count = 0;
     for (;;) {
         if (p == end)
-            return (size_t)(end - data) > limits->total ? -431 : 0;
+            return (size_t)(end - data) > limits->total ? -R_HEAD_TOO_LARGE : 0;
         if (*p == '\r') {
             if (p + 1 == end)
                 return 0;
             if (p[1] != '\n')
-                return -400;
+                return -R_MALFORMED;
             p += 2;
             break;
         }
         name = p;
         p = skip(p, end, TOKEN);
         if (p == end)
-            return (size_t)(end - data) > limits->total ? -431 : 0;
+            return (size_t)(end - data) > limits->total ? -R_HEAD_TOO_LARGE : 0;
         if (*p != ':' || p == name || p - name > 0xFFFF)
-            return -400; /* also white space before the colon, a folded line */
+            return -R_MALFORMED; /* also white space before the colon, a folded line */
         colon = p;
         value = p + 1;
         p = skip_value(value, end);
         if (p == end || (*p == '\r' && p + 1 == end))
-            return (size_t)(end - data) > limits->total ? -431 : 0;
+            return (size_t)(end - data) > limits->total ? -R_HEAD_TOO_LARGE : 0;
         if (*p != '\r' || p[1] != '\n')
-            return -400;
+            return -R_MALFORMED;
         stop = p;
         p += 2;
         while (value < stop && (*value == ' ' || *value == '\t'))
@@ -231,7 +233,7 @@ long head_scan_fields(const char *data, size_t size, long line, const struct hea
         while (stop > value && (stop[-1] == ' ' || stop[-1] == '\t'))
             stop--;
         if (head->header_count == (int)limits->headers || head->header_count == HEAD_MAX_HEADERS)
-            return -431;
+            return -R_HEAD_TOO_LARGE;
         header = &head->headers[head->header_count++];
         header->name = name - data;
         header->name_size = colon - name;
@@ -241,7 +243,7 @@ long head_scan_fields(const char *data, size_t size, long line, const struct hea
         if (header->known != HEAD_UNKNOWN && head_single[header->known]) {
             uint32_t bit = (uint32_t)1 << (head_single[header->known] - 1);
             if (seen.singles & bit)
-                return -400;
+                return -R_MALFORMED;
             seen.singles |= bit;
         }
         if (header->known <= K_UPGRADE) {
@@ -253,12 +255,12 @@ long head_scan_fields(const char *data, size_t size, long line, const struct hea
         }
     }
     if ((size_t)(p - data) > limits->total)
-        return -431;
+        return -R_HEAD_TOO_LARGE;
     /* two readers could disagree (RFC 9112, 6.1 and 6.3) */
     if (seen.codings && (seen.lengths || head->minor == 0))
-        return -400;
+        return -R_MALFORMED;
     if (head->minor >= 1 && !seen.hosts)
-        return -400;
+        return -R_MALFORMED;
     head->keep_alive = head->minor >= 1 ? !seen.close : seen.keep_alive && !seen.close;
     if (head->minor == 0)
         head->expect_continue = 0; /* RFC 9110, 10.1.1 */

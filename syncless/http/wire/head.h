@@ -54,10 +54,10 @@ struct head_limits {
     uint32_t total;                 /* bytes of the whole head: 431 beyond */
 };
 
-/* Scans a head at the start of the buffer. > 0: its size in bytes, `head` is filled in.  0: more bytes are
-   needed.  < 0: minus the status to answer with (400, 414, 417, 431, 501, 505); nothing after it can be
-   trusted. A field such as Content-Type, whose repetition is a danger (names.c), is refused if it comes
-   twice. The answer does not depend on how the bytes were split into calls. */
+/* Scans a head at the start of the buffer. > 0: its size in bytes, `head` is filled in. 0: more bytes are
+   needed. < 0: minus the reason to refuse it for (refusals.h); nothing after it can be trusted. A field such
+   as Content-Type, whose repetition is a danger (names.c), is refused if it comes twice. The answer does not
+   depend on how the bytes were split into calls. */
 long head_scan(const char *data, size_t size, const struct head_limits *limits, struct head *head);
 
 /* The two halves of head_scan: the request line, whose end it returns, and the fields from there on. The
@@ -75,12 +75,12 @@ size_t head_decode_path(const char *path, size_t size, char *into);
 int head_asks_by_head(const char *data, size_t size);
 
 /* Scans the line with the size of a chunk (RFC 9112, 7.1); extensions are checked and ignored. > 0: bytes of
-   the line, *chunk is set. 0: incomplete. < 0: minus the status (400; 413 where `limit`, the bytes that a
-   line may have, is exceeded). */
+   the line, *chunk is set. 0: incomplete. < 0: minus the reason (CHUNK_LINE_TOO_LONG where `limit`, the bytes
+   that a line may have, is exceeded). */
 long head_chunk_line(const char *data, size_t size, size_t limit, int64_t *chunk);
 
 /* Scans the trailer section up to and including its empty line: > 0 its size, 0 incomplete, < 0 minus the
-   status (400, 431). */
+   reason. */
 long head_trailers(const char *data, size_t size, size_t limit);
 
 /* The names that clients usually send, in lower case, ended by NULL. */

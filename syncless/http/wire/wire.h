@@ -8,6 +8,7 @@
        names.h     names of fields, and which byte may stand where
        host.c      the host that a request names
        body.h      the states of a request body
+       refusals.h  why a request is refused
        reply.h     how a response is framed, and the fields that say so
        datarate.h  which clients are too slow */
 

@@ -61,6 +61,22 @@ cdef extern from "body.h" nogil:
     void body_begin(framing* of, bint chunked, int64_t length)
     void body_take(framing* of, int64_t n)
 
+cdef extern from "refusals.h" nogil:
+    enum:
+        R_MALFORMED
+        R_PLAIN_HTTP
+        R_TOO_SLOW
+        R_BODY_TOO_LARGE
+        R_CHUNK_LINE_TOO_LONG
+        R_HEAD_TOO_LARGE
+        R_TRAILERS_TOO_LARGE
+        R_FAILED
+        R_PROTOCOL
+        R_BUSY
+        R_TOO_MANY
+        R_STOPPING
+        R_END
+
 cdef extern from "reply.h" nogil:
     enum: NO_BODY, BY_LENGTH, CHUNKED, BY_CLOSE
     enum: REPLY_FRAMING, REPLY_CHUNK, REPLY_DATE, REPLY_DATES, REPLY_REFUSAL

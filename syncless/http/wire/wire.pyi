@@ -12,6 +12,9 @@ def is_field(name: bytes, value: bytes) -> bool:
 def is_host(text: str) -> bool:
     """Whether a Host field can have this value."""
 
+def refusals() -> list[tuple[str, int, int, str]]:
+    """(name, number, status, words) of each reason for which a request is refused."""
+
 def parse(
     data: bytes, request_line: int = 8190, header_count: int = 100, head_bytes: int = 32768
 ) -> tuple[int, dict[str, Any]] | int | None: ...

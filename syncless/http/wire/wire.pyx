@@ -18,6 +18,14 @@ cdef extern from "head.h" nogil:
 cdef extern from "body.h" nogil:
     long body_line(framing* of, const limits* by, const char* data, size_t size)
 
+cdef extern from "refusals.h" nogil:
+    enum: R_NONE
+    int refusal_status(int reason)
+    struct refusal_row:
+        const char* name
+        const char* words
+    refusal_row refusal_rows[1]
+
 cdef extern from "reply.h" nogil:
     size_t reply_framing(char* into, int64_t length, int chunked, int minor, int closes)
     size_t reply_chunk(char* into, size_t size)
@@ -75,6 +83,17 @@ cdef bytes refusal_fields(size_t body_size, int64_t retry):
     return text[:reply_refusal(text, body_size, retry)]
 
 
+def refusals() -> list:
+    """(name, number, status, words) of each reason for which a request is refused."""
+    return [
+        (
+            refusal_rows[reason - R_NONE - 1].name.decode(), reason, refusal_status(reason),
+            refusal_rows[reason - R_NONE - 1].words.decode(),
+        )
+        for reason in range(R_NONE + 1, R_END)
+    ]
+
+
 def http_date(double when) -> str:
     """The time (seconds since 1970) in the form of RFC 9110, 5.6.7."""
     cdef char text[REPLY_DATE]
@@ -106,7 +125,7 @@ def is_field(bytes name not None, bytes value not None):
 
 def parse(bytes data not None, int request_line=8190, int header_count=100, int head_bytes=32768):
     """(size, head) of the request head at the start of the data, None if it is incomplete, or minus the
-    status to answer with.
+    reason to refuse it for.
 
     For tests and fuzzing; the server calls the two halves, scan_line() and scan_fields().
     """

@@ -19,7 +19,9 @@ class Home(Lane):
 
     def open(self, server: LaneOwner, served: list[Served]) -> None:
         self._served = served
-        self.listeners = [each.listener for each in served]
+        for each in served:
+            each.listener = server.listener_for(each.application, each.sock.getsockname(), each.tls)
+            self.listeners.append(each.listener)
 
     def start(self) -> None:
         for each in self._served:

@@ -52,11 +52,14 @@ class LaneOwner(Protocol):
 class Served:
     """A listening socket of a server, and what serves there."""
 
-    def __init__(self, sock: socket, tls: bool, listener: Listener):
+    listener: Listener
+    """Of the loop that called `serve`, which opens last: known to start()."""
+
+    def __init__(self, sock: socket, tls: bool, application: Application):
         self.sock = sock
         self.tls = tls
-        self.listener = listener
-        """Of the loop that called `serve`."""
+        self.application = application
+        """A lane may put one of its own around it."""
         self.is_left = False
         """Whether another lane than that loop's accepts on it."""
 
@@ -71,8 +74,7 @@ class Lane:
     """Begun since the start."""
 
     def open(self, server: LaneOwner, served: list[Served]) -> None:
-        """Takes its part of these sockets; ValueError if it cannot serve what they have. The loop that called
-        `serve` comes first."""
+        """Takes its part of these sockets. ValueError if it cannot serve what they have."""
 
     def start(self) -> None:
         """Begins to accept."""

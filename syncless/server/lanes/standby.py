@@ -131,11 +131,12 @@ class StandBy(Lane):
         self.held_seconds = 0.0
         """For which the threads had been held until they were relieved, together."""
         self._sides: list[Side] = []
+        self._served: list[Served] = []
 
     # -- starting and stopping ----------------------------------------------------------------------------
 
     def open(self, server: LaneOwner, served: list[Served]) -> None:
-        applications = [each.listener.application for each in served]
+        applications = [each.application for each in served]
         if any(application.stays for application in applications):
             raise ValueError(
                 "standby_threads work for WSGI applications only: an ASGI application stays on its event loop"
@@ -177,11 +178,12 @@ class StandBy(Lane):
         home.loop = current_loop()
         for each in served:
             each.is_left = True
-            home.listeners.append(each.listener)
-            home.acceptors.append(Acceptor(each.listener, each.sock.fileno()))
 
     def start(self) -> None:
         home = self._sides[0]
+        for each in self._served:
+            home.listeners.append(each.listener)
+            home.acceptors.append(Acceptor(each.listener, each.sock.fileno()))
         started = Event()
         self._failure: BaseException | None = None
         for number in range(1, self.threads + 1):
@@ -300,13 +302,13 @@ class StandBy(Lane):
         for side in self._sides:
             if side.loop is None or side.number == 0:
                 side.close()
-        self._sides = []
+        self._sides, self._served = [], []
 
     def leave_to_parent(self) -> None:
         self._close_acceptors()
         for side in self._sides:
             side.close()
-        self._sides = []
+        self._sides, self._served = [], []
 
     def _close_acceptors(self) -> None:
         for side in self._sides[:1]:  # the others close their own

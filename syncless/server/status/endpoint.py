@@ -22,7 +22,7 @@ from http import HTTPStatus
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector
 from typing import Any
 
-from syncless.http.errors import EXPLANATIONS
+from syncless.http.errors import REFUSALS
 from syncless.http.wire.wire import asks_by_head, parse
 from syncless.server.addresses import show
 from syncless.server.sockets import Sockets
@@ -102,7 +102,8 @@ class Client:
             if isinstance(found, int):
                 self.asked = True
                 self._head_only = asks_by_head(self._inbox)
-                self.answer(Answer(f"{EXPLANATIONS[-found]}\n".encode(), status=-found))
+                status, words = REFUSALS[-found]
+                self.answer(Answer(f"{words}\n".encode(), status=status))
             elif found is not None:
                 self.asked = True
                 self._ask(found[1])
