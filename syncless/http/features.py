@@ -33,7 +33,7 @@ def features() -> str:
     for name, (module, cure) in FEATURES.items():
         try:
             found = importlib.util.find_spec(module) is not None
-        except ValueError:  # somebody has put None in its place
+        except (ValueError, ModuleNotFoundError):  # None is in its place; its package lacks a part, too
             found = False
         if found:
             has.append(name)

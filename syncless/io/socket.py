@@ -33,8 +33,8 @@ _GLOBAL_DEFAULT_TIMEOUT: Any = _stdlib._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[a
 _SENDFILE_CHUNK = 1 << 20
 _READ_CHUNK = 1 << 17
 _GiveUp: Any = _stdlib._GiveupOnSendfile  # type: ignore[attr-defined]
-
-_READ_CHUNK = 1 << 17
+_CANNOT = errno.EINVAL, errno.ENOSYS
+"""Of sendfile: the file, or the system, is not of the kind."""
 
 
 def _send_read(sock: Any, fileno: int, offset: int, size: int) -> int:
@@ -88,17 +88,22 @@ class socket(_stdlib.socket):
             raise _GiveUp(error) from None
         start = offset
         remaining = max(0, size - offset) if count is None else count
+        can = True
         try:
             while size and remaining > 0:
+                part = fileno, offset, min(remaining, _SENDFILE_CHUNK)
+                send = sockets.sendfile if can and not must_read_first(*part) else _send_read
                 try:
-                    part = fileno, offset, min(remaining, _SENDFILE_CHUNK)
-                    sent = (_send_read if must_read_first(*part) else sockets.sendfile)(self, *part)
+                    sent = send(self, *part)
                 except TimeoutError:
                     raise
                 except OSError as error:
                     if offset == start:
                         raise _GiveUp(error) from None
-                    raise
+                    if send is _send_read or error.errno not in _CANNOT:
+                        raise
+                    can = False  # the first parts had to be read
+                    continue
                 if sent == 0:
                     break
                 offset += sent

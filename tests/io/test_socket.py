@@ -310,6 +310,23 @@ def test_sendfile(pair, tmp_path, offset):
             a.sendfile(file)
 
 
+def test_sendfile_goes_on_where_only_its_first_part_had_to_be_read(pair, tmp_path, monkeypatch):
+    a, b = pair
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 300_000)
+    answers = iter([True, False])
+    monkeypatch.setattr(socket, "must_read_first", lambda *part: next(answers))
+
+    def cannot(*args):
+        raise OSError(errno.EINVAL, "no file for sendfile")
+
+    monkeypatch.setattr(socket.sockets, "sendfile", cannot)
+    with open(path, "rb") as file:
+        sending = spawn(a.sendfile, file)
+        assert b.recv(300_000, socket.MSG_WAITALL) == b"x" * 300_000
+        assert sending.result() == file.tell() == 300_000
+
+
 def test_sendfile_ignores_the_position_of_a_file_on_a_slow_disk(pair, tmp_path):
     a, b = pair
     data = os.urandom(1_000_000)

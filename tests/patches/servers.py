@@ -66,7 +66,7 @@ def running(command, port, **options):
                     log.seek(0)
                     raise RuntimeError(f"{command[0]} ended: {log.read()[-2000:]}")
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as client:
-                    # as long as nobody listens there, its own port may be that one, and TCP connects it to itself
+                    # where nobody listens TCP connects a client to itself, if its own port is that one
                     if client.getsockname() != client.getpeername():
                         break
                 time.sleep(0.1)

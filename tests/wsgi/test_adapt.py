@@ -89,6 +89,13 @@ def test_help_and_version():
     )
 
 
+def test_features_are_told_where_native_handlers_are_not_built():
+    program = "import sys; sys.modules['syncless.native.threads'] = None; "
+    program += "from syncless.http.features import features; print(features())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert re.search(r"^lacks: native handlers", done.stdout, re.M), done.stderr
+
+
 def test_a_port_in_use_is_exit_code_1():
     import socket
 
