@@ -589,6 +589,25 @@ def test_option_keeps_its_name_from_serve_to_the_field_that_uses_it():
     assert {field.name for field in dataclasses.fields(SocketOptions)} <= options | limits | {"defer_seconds"}
 
 
+STAYS = "listener exchange session deadline linger closing leaves"
+"""Of a connection that goes to another thread: what it begins there anew."""
+
+
+def test_fields_of_a_connection_go_with_it_to_another_thread_or_are_known_to_stay():
+    """move() copies them from the first to the last as bytes: none may own a reference."""
+    text = (PACKAGE / "http" / "connection.pxd").read_text().partition("cdef class Connection(")[2]
+    before, _, after = text.partition("# what follows")
+    field = re.compile(r"^    cdef (\w+) (\w+)(?: *#.*)?$", re.MULTILINE)
+    assert [name for _, name in field.findall(before)] == [*STAYS.split(), "remote_addr"]
+    copied = field.findall(after)
+    assert copied[0] == ("Stream", "stream") and copied[-1][1] == "unread"
+    assert {kind for kind, _ in copied[1:]} <= {"int", "uint8_t"}
+    assert (
+        "memcpy(&new.stream, &old.stream, <char*> (&old.unread + 1)"
+        in (PACKAGE / "http" / "acceptor" / "moving.pxi").read_text()
+    )
+
+
 def test_stubs_say_the_same_as_their_modules():
     found = [f"{stub.name}: {node.name}" for stub, node, _ in stubs.differences()]
     assert not found, f"run: python -m scripts.docs.stubs ({', '.join(found)})"

@@ -14,7 +14,7 @@ from libc.errno cimport (
     EAGAIN, ECONNABORTED, EINTR, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPERM, EPROTO, errno,
 )
 from libc.stdint cimport int64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 from posix.time cimport nanosleep, timespec
 from posix.unistd cimport close as close_fd
 from posix.unistd cimport write as os_write

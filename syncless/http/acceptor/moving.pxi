@@ -56,15 +56,8 @@ cdef int move(Connection old, Listener source, Listener target) except -1:
         left.armed = 0
     source.loop.fds.forget(fd)
     new.listener = target
-    new.stream = old.stream
     new.remote_addr = old.remote_addr
-    new.remote_port = old.remote_port
-    new.phase = old.phase
-    new.trusted = old.trusted
-    new.expects_proxy_header = old.expects_proxy_header
-    new.counted = old.counted                           # both listeners count in the same place
-    new.kept = old.kept
-    new.unread = old.unread
+    memcpy(&new.stream, &old.stream, <char*> (&old.unread + 1) - <char*> &old.stream)
     hand_over(&new.stream.inbox, source.buffers, target.buffers)
     hand_over(&new.stream.out, source.buffers, target.buffers)
     memset(&old.stream, 0, sizeof(Stream))
