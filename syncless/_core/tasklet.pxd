@@ -37,6 +37,8 @@ cdef class Tasklet(BaseTasklet):
     cdef object step(self)
 
 
+cdef unsigned long ident_of(BaseTasklet tasklet) noexcept
+
 cdef inline int begin_anew(Tasklet one) except -1:
     """An object that has ended becomes another tasklet, which shows nothing of the last one. It must have no
     result."""

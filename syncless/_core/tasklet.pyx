@@ -14,7 +14,7 @@ from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyConte
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from cython cimport final
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uintptr_t
 
 from syncless._core cimport scheduler
 from syncless._core.callbacks cimport drop_callback, with_callback
@@ -467,6 +467,17 @@ def spawn_in(where, function, *args, **kwargs) -> Tasklet:
     made._start_in(loop)
     made.parent = get_loop().current.serial if get_loop().current is not None else 0
     return made
+
+
+cdef unsigned long ident_of(BaseTasklet tasklet) noexcept:
+    """As which a tasklet owns locks."""
+    cdef Loop loop = <Loop> tasklet.loop
+    owner = tasklet
+    if tasklet is not loop.main and isinstance(tasklet, Tasklet):
+        owner = (<Tasklet> tasklet).owner_of_locks()
+    if owner is loop.main:                      # it is main, or a handler of a signal, which is main's
+        return loop.thread_id
+    return <unsigned long> <uintptr_t> <PyObject*> owner
 
 
 def in_slot(Tasklet tasklet not None) -> Tasklet:

@@ -23,7 +23,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport (
     IN_C, OPEN, PARKED, SHIELDED, WOKEN, BaseTasklet, Thrown, next_pending,
 )
-from syncless._core.tasklet cimport Tasklet
+from syncless._core.tasklet cimport Tasklet, ident_of
 from syncless._core.threadloop cimport get_loop, loops, peek_loop
 from syncless._core.wait.waitqueue cimport queue_pop, wake_all
 

@@ -50,11 +50,11 @@ from syncless._core.current cimport acting, may_park, next_thrown, take_turns, w
 from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport woken_by_holder
 from syncless._core.scheduler cimport TIMED_OUT, WOKEN, BaseTasklet, is_exploring
-from syncless._core.tasklet cimport Tasklet
+from syncless._core.tasklet cimport Tasklet, ident_of
 from syncless._core.threadloop cimport peek_loop
 from syncless._core.wait.sync cimport wait_for_lock
 from syncless._core.wait.waitqueue cimport WaitQueue, queue_pop
-from syncless.patches.types.unparked cimport acquire_alone, ident_of, is_on_loop, patience, refuse, seconds_to
+from syncless.patches.types.unparked cimport acquire_alone, is_on_loop, patience, refuse, seconds_to
 
 from syncless._core.cpython.functions import class_of, original_of, take_place
 from syncless._core.current import uninterrupted

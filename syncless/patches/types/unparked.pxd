@@ -4,7 +4,6 @@ from libc.stdint cimport int64_t
 
 from syncless._core.scheduler cimport BaseTasklet
 
-cdef unsigned long ident_of(BaseTasklet tasklet) noexcept
 cdef bint is_on_loop() noexcept
 cdef object seconds_to(int64_t deadline)
 cdef bint acquire_alone(object lock, object original, int64_t deadline) except -1

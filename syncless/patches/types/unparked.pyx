@@ -14,19 +14,15 @@ Guarded by tests/patches/test_loop_locks.py.
 
 import sys
 
-from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t, uintptr_t
+from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing
-from syncless._core.cpython.layouts cimport holder_of_lock, is_lock, is_rlock, rlock_owner
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet
-from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport peek_loop
 
-cdef extern from "pythread.h":
-    unsigned long PyThread_get_thread_ident()
+from syncless._core.wait.sync import Waits
 
 cdef enum:
     PATIENCE = 5_000_000_000    # ns
@@ -43,18 +39,6 @@ cdef bint is_on_loop() noexcept:
 cdef object seconds_to(int64_t deadline):
     """For the interpreter's own acquire()."""
     return -1 if deadline == NEVER else max(0.0, (deadline - monotonic_ns()) / 1e9)
-
-
-cdef unsigned long ident_of(BaseTasklet tasklet) noexcept:
-    """As which a tasklet owns locks."""
-    owner = tasklet
-    if tasklet is tasklet.loop.main:
-        return PyThread_get_thread_ident()
-    if isinstance(owner, Tasklet):
-        owner = (<Tasklet> owner).owner_of_locks()
-        if owner is tasklet.loop.main:          # a handler of a signal is main's
-            return PyThread_get_thread_ident()
-    return <unsigned long> <uintptr_t> <PyObject*> owner
 
 
 cdef bint acquire_alone(object lock, object original, int64_t deadline) except -1:
@@ -80,17 +64,16 @@ cdef int64_t patience(object thing, int64_t deadline) except -1:
 cdef BaseTasklet holder_of(object thing):
     """The tasklet of this loop that holds it, as far as it is known, or None."""
     cdef Loop loop = peek_loop()
-    cdef uint32_t serial = holder_of_lock(thing) if is_lock(thing) else 0
-    cdef unsigned long owner = rlock_owner(thing) if is_rlock(thing) else 0, ident
-    cdef BaseTasklet one, found = None
+    cdef BaseTasklet found = None
+    waits = Waits()
     module_lock = module_lock_above()
-    for one in loop.tasklets():
-        ident = ident_of(one)
-        if module_lock is not None and module_lock.owner == ident:
-            return one
-        if (serial and serial == <uint32_t> one.serial) or (owner and owner == ident):
-            found = one
-    return None if found is loop.still else found       # its own lock is a signal, which others release
+    if module_lock is not None:
+        found = waits.owner(module_lock.owner)
+    if found is None:
+        found = waits.holder(thing)
+        if found is loop.still:                 # its own lock is a signal, which others release
+            return None
+    return found if found is not None and found.loop is loop else None
 
 
 cdef object module_lock_above():

@@ -21,9 +21,7 @@ cdef class Waits:
             for tasklet in loop.tasklets():
                 self.tasklets.append(tasklet)
                 self.by_number[<uint32_t> tasklet.serial] = tasklet
-                owner = (<Tasklet> tasklet).owner_of_locks() if isinstance(tasklet, Tasklet) else tasklet
-                self.by_ident[loop.thread_id if tasklet is loop.main
-                    else <uintptr_t> <PyObject*> owner] = tasklet
+                self.by_ident[ident_of(tasklet)] = tasklet
 
     def label(self, BaseTasklet tasklet not None) -> str:
         """The tasklet's name, with that of the threading.Thread that it is under the patch."""
@@ -40,6 +38,10 @@ cdef class Waits:
         if is_rlock(thing):
             return self.by_ident.get(owner_of_rlock(thing))
         return None
+
+    def owner(self, ident):
+        """The live tasklet of this number, that of threading.get_ident() under the patch; or None."""
+        return self.by_ident.get(ident)
 
     cdef BaseTasklet awaited_by(self, BaseTasklet tasklet):
         """The tasklet that must do something before this one can go on; None if its wait has a limit, or
