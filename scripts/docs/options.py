@@ -1,5 +1,5 @@
 """Writes what follows from the row of an option (server/options.py) or of a limit (http/limits.py): the
-signatures of `serve` and `Server`, the docstring of `serve`, and the types of both.
+signatures of `serve` and `Server`, the docstring of `serve`, the types of both, and the limits in C.
 
 ``python -m scripts.docs.options`` does it; a test fails where a file says something else.
 """
@@ -11,13 +11,14 @@ import pathlib
 import textwrap
 from typing import Any
 
-from syncless.http.limits import Limits
+from syncless.http.limits import Limits, field_of
 from syncless.server.options import APPLICATION, OPTIONS, PROGRAM, ROWS, SERVER, Option
 
-FOLDER = pathlib.Path(__file__).parent.parent.parent / "syncless" / "server"
+PACKAGE = pathlib.Path(__file__).parent.parent.parent / "syncless"
 SERVER_PY, SERVE_PY, PROGRAM_PY, TYPES_PY = (
-    FOLDER / name for name in ("server.py", "serve.py", "program/serving.py", "arguments.py")
+    PACKAGE / "server" / name for name in ("server.py", "serve.py", "program/serving.py", "arguments.py")
 )
+WIRE_H, WIRE_PXD = (PACKAGE / "http" / "wire" / name for name in ("wire.h", "wire.pxd"))
 BY_COMMAND = "# from options.py, by python -m scripts.docs.options\n"
 """Stands before the arguments of a signature."""
 WIDTH = 110
@@ -88,6 +89,17 @@ def docstring() -> str:
     return text
 
 
+def struct(indent: str, end: str) -> str:
+    """The limits as fields in C."""
+    fields = [field_of(name) for name in Limits.__annotations__]
+    text = ""
+    for kind in ("int64_t", "double"):
+        names = ", ".join(name for each, name in fields if each == kind)
+        for line in textwrap.wrap(names, WIDTH - 20):
+            text += f"{indent}{kind} {line.rstrip(',')}{end}\n"
+    return text
+
+
 def put(text: str, before: str, after: str, new: str) -> str:
     """The text with something new between these two."""
     start = text.index(before) + len(before)
@@ -96,8 +108,8 @@ def put(text: str, before: str, after: str, new: str) -> str:
 
 def written() -> dict[pathlib.Path, str]:
     """Each file as it should be."""
-    paths = [SERVER_PY, SERVE_PY, PROGRAM_PY]
-    server, serve, program = (path.read_text() for path in paths)
+    paths = (SERVER_PY, SERVE_PY, PROGRAM_PY, WIRE_H, WIRE_PXD)
+    server, serve, program, wire, wire_pxd = (path.read_text() for path in paths)
     types = {each.name: typed(each)[0] for each in of(PROGRAM)}
     serve = put(serve, BY_COMMAND, "    **options", signature(" " * 4, APPLICATION, PROGRAM))
     serve = put(serve, "both families.\n", "\n    SIGUSR1", docstring())
@@ -106,6 +118,8 @@ def written() -> dict[pathlib.Path, str]:
         SERVER_PY: put(server, BY_COMMAND, "        **overrides", signature(" " * 8, APPLICATION, SERVER)),
         SERVE_PY: serve,
         PROGRAM_PY: put(program, BY_COMMAND, "    **options", fields(types).replace("\n", ",\n")),
+        WIRE_H: put(wire, "struct limits {\n", "    int64_t body_check_ns", struct("    ", ";")),
+        WIRE_PXD: put(wire_pxd, "struct limits:\n", "        int64_t body_check_ns", struct(" " * 8, "")),
         TYPES_PY: TYPES.format(
             limits=fields(Limits.__annotations__),
             options=fields({each.name: typed(each)[0] for each in of(SERVER)}),
