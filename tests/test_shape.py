@@ -18,8 +18,6 @@ from syncless._core.loop import checked
 from syncless._core.poll.backends import BACKENDS
 from syncless.http.limits import Limits
 from syncless.server.certificates import TLSSettings
-from syncless.server.options import ALL, APPLICATION, LimitOptions, ServerOptions
-from syncless.server.server import Server
 from syncless.server.sockets import SocketOptions
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -611,17 +609,6 @@ def test_fields_of_a_connection_go_with_it_to_another_thread_or_are_known_to_sta
 def test_stubs_say_the_same_as_their_modules():
     found = [f"{stub.name}: {node.name}" for stub, node, _ in stubs.differences()]
     assert not found, f"run: python -m scripts.docs.stubs ({', '.join(found)})"
-
-
-def test_options_are_those_of_the_server():
-    limits = {field.name: field.type for field in dataclasses.fields(Limits)}
-    parameters = inspect.signature(Server.__init__).parameters.values()
-    keywords = {each.name: each.annotation for each in parameters if each.kind is each.KEYWORD_ONLY}
-    of_application = {each.name for each in ALL if each.where == APPLICATION}  # serve() has these itself
-    options = {name: keywords[name] for name in keywords.keys() - of_application}
-    declared = {name: reference.__forward_arg__ for name, reference in ServerOptions.__annotations__.items()}
-    assert declared == limits | options, "syncless/server/options.py must have the same arguments"
-    assert set(LimitOptions.__annotations__) == set(limits)
 
 
 def test_wire_knows_no_python_no_system_and_no_clock():

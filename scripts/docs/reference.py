@@ -85,7 +85,7 @@ def atoms() -> str:
         "# Atoms of the access log",
         "A format is a string with these atoms, those of Apache's mod_log_config.",
         "[Logs](../howto/logging.md) shows how to choose one.",
-        table(("atom", ""), [(f"`{atom}`", text) for atom, text in ATOMS.items()]),
+        table(("atom", ""), [(f"`{name}`", atom.text) for name, atom in ATOMS.items()]),
         "## Formats with a name",
     ]
     for name, format in FORMATS.items():

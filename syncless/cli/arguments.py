@@ -34,14 +34,14 @@ def make_parser() -> Parser:
     for title, options in OPTIONS.items():
         group = parser.add_argument_group(title)
         for option in options:
-            _add(group, option)
+            if option.word is not None:
+                _add(group, option, option.word or f"--{option.name.replace('_', '-')}")
         if title in FURTHER:
             FURTHER[title](group)
     return parser
 
 
-def _add(group: Group, option: Option) -> None:
-    word = option.word or f"--{option.name.replace('_', '-')}"
+def _add(group: Group, option: Option, word: str) -> None:
     words = [option.short, word] if option.short else [word]
     if option.default is False:
         group.add_argument(*words, action="store_true", help=option.text)

@@ -85,11 +85,11 @@ class Options:
     """The options that files and variables may set."""
 
     def __init__(self) -> None:
-        self._known = {option.name: option for option in ALL if option.where != ONCE}
-        self.names = [*(TABLES.get(name, name) for name in self._known), "patch", "logging"]
+        self._known = {TABLES.get(each.name, each.name): each for each in ALL if each.where != ONCE}
+        self.names = [*self._known, "patch", "logging"]
 
     def defaults(self) -> Values:
-        values = {name: option.default for name, option in self._known.items()}
+        values = {option.name: option.default for option in self._known.values()}
         lists = {name: [*value] for name, value in values.items() if isinstance(value, (tuple, dict))}
         return {**values, **lists, "areas": [], "patch": True, "logging": None}
 
@@ -129,15 +129,6 @@ class Options:
         return values
 
     def _convert(self, name: str, value: Any) -> Values:
-        if name == "limits":
-            return {"limits": list(_limits(_table(value)).items())}
-        if name == "certificates":
-            hosts = _table(value).items()
-            return {name: [(host, tuple(one) if isinstance(one, list) else one) for host, one in hosts]}
-        if name in ("static", "native") and isinstance(value, dict):
-            return {name: [(path, _is(str, one)) for path, one in value.items()]}
-        if name == "hooks":
-            return {"hooks": list(_table(value).items())}
         if name == "logging":
             return {"logging": dict(_table(value))}
         if name == "patch":
@@ -154,6 +145,8 @@ class Options:
         if name == "access_log" and isinstance(value, bool):
             return {"access_log": "-" if value else None}
         option = self._known[name]
+        if option.default == {}:
+            return {option.name: _items(option, value)}
         if option.default is False:
             return {name: _is(bool, value)}
         if isinstance(option.default, tuple):
@@ -305,6 +298,16 @@ def _scalar(option: Option, value: Any) -> Any:
     if option.choices and text not in option.choices:
         raise ValueError(f"write {' or '.join(option.choices)}, not {text!r}")
     return option.read(text)
+
+
+def _items(option: Option, value: Any) -> list[tuple[str, Any]]:
+    """Of a table in a file, or of the parts of a variable."""
+    if isinstance(value, list):
+        return [option.read(_is(str, one)) for one in value]
+    rows = _limits(_table(value)) if option.name == "limits" else _table(value)
+    if option.name in ("static", "native", "mounts"):
+        return [(key, _is(str, one)) for key, one in rows.items()]
+    return [(key, tuple(one) if isinstance(one, list) else one) for key, one in rows.items()]
 
 
 def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

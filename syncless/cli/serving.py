@@ -23,7 +23,7 @@ from syncless.http.log.notices import flush
 from syncless.io.guardedfiles import is_privileged, will_give_up
 from syncless.server.addresses import systemd_fds
 from syncless.server.kinds import Declared, as_host
-from syncless.server.options import ALL, CALLS_ONLY, PROGRAM, SERVER
+from syncless.server.options import PROGRAM, ROWS, SERVER
 from syncless.server.program.hooks import Hooks
 from syncless.server.program.preparing import nothing_yet
 from syncless.server.program.privileges import Privileges
@@ -163,7 +163,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
 def arguments_of(options: argparse.Namespace, where: str) -> dict[str, Any]:
     """The options that are arguments there, as its caller writes them."""
     arguments = {}
-    for option in (*ALL, *CALLS_ONLY):
+    for option in ROWS:
         if option.where == where and option.name in options:
             value = getattr(options, option.name)
             value = dict(value) if option.default == {} else value

@@ -30,7 +30,7 @@ from syncless._core.wait.sync import Event
 from syncless.apps.wsgi.adapt import request_target
 from syncless.apps.wsgi.filewrapper import FileWrapper
 from syncless.console import listen_if_asked
-from syncless.http.limits import Limits
+from syncless.http.limits import MOST, Limits
 from syncless.http.request import Request
 from syncless.http.trust import Trust
 from syncless.patches import patch_all
@@ -38,10 +38,8 @@ from syncless.server.addresses import Bind
 from syncless.server.program.running import LAST_CALL
 from syncless.wsgi import Server, as_wsgi
 
-MOST_FIELDS = 128
-"""Header fields of a request that Limits.header_count allows."""
-LARGE_HEAD = 60_000
-"""The largest Limits.head_bytes."""
+MOST_FIELDS = MOST["header_count"]
+LARGE_HEAD = MOST["head_bytes"]
 WITHOUT_EFFECT = {
     "threads": "each request is a tasklet, of which thousands can wait: leave it out",
     "limit_request_field_size": f"the whole head is limited instead, to {Limits.head_bytes} bytes; "

@@ -1,36 +1,40 @@
-"""Every limit and deadline of the server, each with its unit, its default and where that comes from."""
+"""Every limit and deadline of the server, each with its unit, its default and where that comes from.
+
+``python -m scripts.docs.options`` writes them for C (wire/wire.h) and for type checkers (arguments.py).
+"""
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from syncless.tools.records import record
 
-MAY_BE_ZERO = {
-    "connections",
-    "client_connections",
-    "write_rate",
-    "write_grace_seconds",
-    "requests",
-    "queued",
-    "remembered",
-    "recorded_waits",
-    "drain_bytes",
-    "body_rate",
-    "body_grace_seconds",
-    "body_total_seconds",
-    "request_seconds",
-    "retry_seconds",
-    "linger_seconds",
-    "linger_connections",
-    "stop_seconds",
-    "stop_idle_seconds",
-    "stop_notice_seconds",
-    "stop_delay_seconds",
-    "worker_requests",
-    "worker_requests_jitter",
-    "worker_seconds",
-    "worker_memory_bytes",
-    "worker_memory_percent",
-}
+Number = TypeVar("Number", int, float)
+
+MAY_BE_ZERO: set[str] = set()
+"""Limits that may be 0, though their default is not."""
+MOST: dict[str, int] = {}
+"""Limit -> its largest value, if there is one."""
+
+
+class _Bounds:
+    """Stands in the place of a default until the name of its limit is known."""
+
+    def __init__(self, default: float, zero: bool, most: int | None):
+        self._default, self._zero, self._most = default, zero, most
+
+    def __set_name__(self, limits: type, name: str) -> None:
+        setattr(limits, name, self._default)
+        if self._zero:
+            MAY_BE_ZERO.add(name)
+        if self._most is not None:
+            MOST[name] = self._most
+
+
+def bounded(default: Number, *, zero: bool = False, most: int | None = None) -> Number:
+    """The default of a limit that may be 0, or has a largest value."""
+    made: Any = _Bounds(default, zero, most)
+    return made  # type: ignore[no-any-return]
 
 
 @record(frozen=True)
@@ -39,10 +43,10 @@ class Limits:
 
     request_line: int = 8190
     """Maximum bytes of a request line; a longer one gets a 414 (Apache LimitRequestLine)."""
-    header_count: int = 100
+    header_count: int = bounded(100, most=128)
     """Maximum number of header fields of a request; more get a 431 (Apache LimitRequestFields). At most
     128."""
-    head_bytes: int = 32768
+    head_bytes: int = bounded(32768, most=60_000)
     """Maximum bytes of a request head; a larger one gets a 431 (nginx large_client_header_buffers: 4 of 8k).
     At most 60000."""
     chunk_line: int = 256
@@ -52,14 +56,14 @@ class Limits:
     """Maximum bytes of the trailer section of a chunked body; a larger one gets a 431."""
     body_bytes: int = 1 << 30
     """Maximum bytes of a request body; a larger one gets a 413 (waitress max_request_body_size)."""
-    remembered: int = 1024
+    remembered: int = bounded(1024, zero=True)
     """Number of active connections whose last request head is kept, about 4 kB each, so that the same fields
     need not be read again. 0: none."""
-    recorded_waits: int = 64
+    recorded_waits: int = bounded(64, zero=True, most=10_000)
     """Number of waits of a request, the longest, that are kept while it runs, 104 bytes each: the log of slow
     requests, the status page and the message of a deadline tell of them. 0: no wait is recorded. At most
     10000."""
-    drain_bytes: int = 1 << 16
+    drain_bytes: int = bounded(1 << 16, zero=True)
     """Maximum bytes of an unread request body that are read and dropped to keep the connection; a larger rest
     closes it."""
     streams: int = 100
@@ -76,7 +80,7 @@ class Limits:
     header announces is. 0: no limit (nginx limit_conn: off)."""
     requests: int = 0
     """Maximum number of requests that run at a time; more are queued. 0: no limit but the connections."""
-    queued: int = 1000
+    queued: int = bounded(1000, zero=True)
     """Maximum number of queued requests, if `requests` is set; more get a 503 with Retry-After."""
     buffered_bytes: int = 1 << 28
     """Maximum bytes in the buffers of all connections of an address; beyond it, the connections that take
@@ -85,11 +89,11 @@ class Limits:
     """Maximum bytes of a WebSocket message, decompressed; a larger one closes the connection with 1009
     (websockets: 1 MiB). So do messages that grow more than a hundredfold when they are decompressed, and by
     more than this in a second."""
-    linger_bytes: int = 1 << 30
+    linger_bytes: int = bounded(1 << 30, most=4_000_000_000)
     """Maximum bytes that a client may go on sending after its response, for a body that was refused or not
     read; then the connection is closed, or the stream of HTTP/2 reset (as `body_bytes`). At most
     4,000,000,000."""
-    linger_connections: int = 1000
+    linger_connections: int = bounded(1000, zero=True)
     """Maximum number of such connections; one more closes the oldest. 0: no limit."""
     backlog: int = 1024
     """Number of connections that the system queues until they are accepted, see listen(2) (Node: 511,
@@ -106,12 +110,12 @@ class Limits:
     keepalive_timeout)."""
     body_seconds: float = 60.0
     """Seconds to wait for the next byte of a request body, then 408 (nginx client_body_timeout)."""
-    body_total_seconds: float = 3600.0
+    body_total_seconds: float = bounded(3600.0, zero=True)
     """Total seconds to wait for a request body, then 408. 0: no limit."""
-    body_rate: int = 240
+    body_rate: int = bounded(240, zero=True)
     """Minimum bytes per second of a request body, on average over the time that the application waits for it;
     a slower body gets a 408 (Kestrel). 0: no minimum."""
-    body_grace_seconds: float = 5.0
+    body_grace_seconds: float = bounded(5.0, zero=True)
     """Seconds of waiting for a body before `body_rate` applies (Kestrel)."""
     request_seconds: float = 0.0
     """Seconds from the head of a request to the end of its response; then RequestTimeout is raised in its
@@ -122,21 +126,21 @@ class Limits:
     queue_seconds: float = 30.0
     """Seconds that a request may be queued (see `queued`), then 503 with Retry-After. If a trusted proxy
     sends X-Request-Start, the time since then counts, too."""
-    retry_seconds: float = 1.0
+    retry_seconds: float = bounded(1.0, zero=True)
     """Seconds in the Retry-After field of a 503."""
     write_seconds: float = 60.0
     """Seconds to wait until a client takes the next byte of its response; then the connection is reset, some
     seconds later at most (nginx send_timeout)."""
-    write_rate: int = 240
+    write_rate: int = bounded(240, zero=True)
     """Minimum bytes per second at which a client must take its response, on average over the time that it
     makes the server wait; the connection of a slower client is reset (Kestrel MinResponseDataRate). 0: no
     minimum."""
-    write_grace_seconds: float = 5.0
+    write_grace_seconds: float = bounded(5.0, zero=True)
     """Seconds of waiting for a client before `write_rate` applies (Kestrel)."""
     ping_seconds: float = 20.0
     """Seconds of silence after which a WebSocket is sent a ping; after as long again without a sign of life
     it is closed (websockets: 20)."""
-    linger_seconds: float = 30.0
+    linger_seconds: float = bounded(30.0, zero=True)
     """Seconds that a client may go on sending after its response, at `body_rate`, before the connection is
     closed (nginx lingering_time)."""
     linger_idle_seconds: float = 5.0
@@ -165,14 +169,14 @@ class Limits:
     """Seconds that a server goes on serving after it is told to stop, while it says that it is not ready
     (/readyz), so that load balancers send their clients elsewhere first (Kubernetes: a preStop hook that
     sleeps)."""
-    stop_seconds: float = 30.0
+    stop_seconds: float = bounded(30.0, zero=True)
     """Seconds that requests in flight have to end when the server stops; then they are interrupted (gunicorn
     graceful_timeout)."""
-    stop_notice_seconds: float = 5.0
+    stop_notice_seconds: float = bounded(5.0, zero=True)
     """Seconds after which a server that stops tells event streams and WebSockets, which do not end by
     themselves: receive() of an ASGI application gives http.disconnect, a WebSocket is closed with 1001. Other
     streams are told as long before the end of stop_seconds. At most half of these."""
-    stop_idle_seconds: float = 2.0
+    stop_idle_seconds: float = bounded(2.0, zero=True)
     """Seconds that a server that stops, or a worker that is replaced, keeps its idle connections; the next
     request of each is answered with Connection: close. A proxy does not send a POST again if its connection
     is closed at that moment."""
@@ -181,16 +185,11 @@ class Limits:
         for name, value in vars(self).items():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise TypeError(f"limit {name} must be a number, not {value!r}")
-            if value < 0 or (value == 0 and name not in MAY_BE_ZERO):
+            zero = name in MAY_BE_ZERO or getattr(Limits, name, None) == 0
+            if value < 0 or (value == 0 and not zero):
                 raise ValueError(f"limit {name} must be positive, not {value!r}")
-        if self.header_count > 128:
-            raise ValueError(f"limit header_count can be 128 at most, not {self.header_count}")
-        if self.recorded_waits > 10_000:
-            raise ValueError(f"limit recorded_waits can be 10000 at most, not {self.recorded_waits}")
-        if self.linger_bytes > 4_000_000_000:
-            raise ValueError(f"limit linger_bytes can be 4000000000 at most, not {self.linger_bytes}")
-        if self.head_bytes > 60000:
-            raise ValueError(f"limit head_bytes can be 60000 at most, not {self.head_bytes}")
+            if value > MOST.get(name, value):
+                raise ValueError(f"limit {name} can be {MOST[name]} at most, not {value}")
 
 
 def defaults() -> dict[str, int | float]:
@@ -199,31 +198,37 @@ def defaults() -> dict[str, int | float]:
 
 
 CHECK = 5.0  # seconds after which a client that makes the server wait is checked, at the latest
-MOST = 1 << 62
-MOST_32 = (1 << 32) - 1
+LARGEST = 1 << 62
+LARGEST_32 = (1 << 32) - 1
+
+
+def field_of(name: str) -> tuple[str, str]:
+    """The type and the name of a limit in C. Times are in ns there."""
+    if name.endswith("_seconds"):
+        return "int64_t", f"{name.removesuffix('_seconds')}_ns"
+    return ("double" if name.endswith("_rate") else "int64_t"), name
 
 
 def limit_values(limits: Limits) -> dict[str, object]:
-    """The fields of `struct limits` in wire/wire.h, and others: bytes, numbers, times in ns."""
+    """The fields of `struct limits` in wire/wire.h."""
 
-    def check(whole: float, grace: float) -> float:
-        return min(whole, max(0.1, min(grace, CHECK)))
+    def whole(number: float) -> int:
+        return int(min(number, LARGEST))
 
-    fields = vars(limits)
-    seconds = {
-        **{name.removesuffix("_seconds"): fields[name] for name in fields if name.endswith("_seconds")},
-        "body_check": check(limits.body_seconds, limits.body_grace_seconds),
-        "write_check": check(limits.write_seconds, limits.write_grace_seconds),
-        "linger_check": min(limits.linger_idle_seconds, limits.linger_seconds),
-    }
-    numbers = {name: value for name, value in fields.items() if not name.endswith("_seconds")}
+    def check(most: float, grace: float) -> int:
+        return whole(min(most, max(0.1, min(grace, CHECK))) * 1e9)
+
+    values: dict[str, object] = {}
+    for name, value in vars(limits).items():
+        kind, field = field_of(name)
+        values[field] = value if kind == "double" else whole(value * 1e9 if field != name else value)
     return {
-        **{name: int(min(value, MOST)) for name, value in numbers.items()},
-        **{f"{name}_ns": int(min(value * 1e9, MOST)) for name, value in seconds.items()},
-        "body_rate": limits.body_rate,
-        "write_rate": limits.write_rate,
+        **values,
+        "body_check_ns": check(limits.body_seconds, limits.body_grace_seconds),
+        "write_check_ns": check(limits.write_seconds, limits.write_grace_seconds),
+        "linger_check_ns": whole(min(limits.linger_idle_seconds, limits.linger_seconds) * 1e9),
         "head": {
-            "line": int(min(limits.request_line, MOST_32)),
+            "line": int(min(limits.request_line, LARGEST_32)),
             "headers": int(limits.header_count),
             "total": int(limits.head_bytes),
         },

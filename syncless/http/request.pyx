@@ -35,6 +35,11 @@ cpdef int known_field(str name):
     return KNOWN.get(name, HEAD_UNKNOWN)
 
 
+def part_of(str variable not None):
+    """The number of the part that is a meta-variable of CGI."""
+    return VARIABLES.get(variable)
+
+
 cdef class Request:
     """part()       one of the parts, or None
     get()           a field, by its name in lower case and known_field(name); None without one

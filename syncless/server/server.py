@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from syncless.http.content.compression import Compression
     from syncless.http.content.static.files import Paths, StaticFiles
     from syncless.http.log.slowrequests import SlowRequests
-    from syncless.server.options import LimitOptions
+    from syncless.server.arguments import LimitOptions
 
 Self = TypeVar("Self", bound="Server")
 
@@ -53,7 +53,7 @@ def limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
     for name in overrides:
         if not hasattr(Limits, name):
             options = import_module("syncless.server.options")  # only where a name is wrong
-            described = {option.name: option.where for option in (*options.ALL, *options.CALLS_ONLY)}
+            described = {option.name: option.where for option in options.ROWS}
             if described.get(name) == options.PROGRAM:
                 raise TypeError(f"{name!r} is {options.PROGRAM}, not of Server")
             raise TypeError(f"unknown argument or limit {name!r}; the limits are the fields of Limits")
@@ -75,46 +75,46 @@ class Server:
         application: Any,
         host: str = "127.0.0.1",
         port: int = 8000,
-        *,
+        *,  # from options.py, by python -m scripts.docs.options
         interface: str = "auto",
-        root_path: str = "",
-        lifespan: str = "auto",
-        bind: str | Bind | Iterable[str | Bind] | None = None,
-        access_log: bool | str | os.PathLike[str] | TextIO | None = None,
-        access_log_format: str | Mapping[str, str] = "combined",
-        error_log: str | os.PathLike[str] | TextIO | None = None,
-        error_log_format: str = "text",
-        slow_request: float = 0,
-        limits: Limits | None = None,
-        ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None,
-        certfile: str | None = None,
-        keyfile: str | None = None,
-        certificates: Mapping[str, Files] | None = None,
-        client_ca: str | None = None,
-        ciphers: str | None = None,
-        tls_minimum: str = "1.2",
-        key_password: str | None = None,
-        plain_http: bool = False,
-        http2: str = "tls",
-        trusted: str | Iterable[str] = (),
-        trusted_fields: str | Iterable[str] = DEFAULT_FIELDS,
-        proxy_protocol: bool = False,
-        unix_mode: int | None = None,
-        unix_owner: str | None = None,
-        ipv6_only: bool = False,
-        defer_accept: bool = True,
-        reuse_port: bool = False,
-        static: Paths | None = None,
-        static_max_age: float = 0,
-        compress: bool | str | Iterable[str] = False,
-        compress_minimum: int = 1000,
-        multiprocess: bool = False,
         native: Mapping[str, Any] | None = None,
         native_threads: int = 0,
         standby_threads: int = 0,
         request_slots: str = KEEP,
         on_hangup: str = ON_HANGUP[0],
+        root_path: str = "",
+        lifespan: str = "auto",
+        bind: str | Bind | Iterable[str | Bind] | None = None,
+        unix_mode: int | None = None,
+        unix_owner: str | None = None,
+        ipv6_only: bool = False,
+        reuse_port: bool = False,
+        defer_accept: bool = True,
+        certfile: str | None = None,
+        keyfile: str | None = None,
+        key_password: str | None = None,
+        certificates: Mapping[str, Files] | None = None,
+        client_ca: str | None = None,
+        ciphers: str | None = None,
+        tls_minimum: str = "1.2",
+        ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None,
+        plain_http: bool = False,
+        http2: str = "tls",
+        static: Paths | None = None,
+        static_max_age: float = 0,
+        compress: bool | str | Iterable[str] = False,
+        compress_minimum: int = 1000,
+        trusted: str | Iterable[str] = (),
+        trusted_fields: str | Iterable[str] = DEFAULT_FIELDS,
+        proxy_protocol: bool = False,
+        access_log: bool | str | os.PathLike[str] | TextIO | None = None,
+        access_log_format: str | Mapping[str, str] = "combined",
+        error_log: str | os.PathLike[str] | TextIO | None = None,
+        error_log_format: str = "text",
+        slow_request: float = 0,
         request_ids: bool = False,
+        multiprocess: bool = False,
+        limits: Limits | None = None,
         **overrides: Unpack[LimitOptions],
     ):
         self.application = as_host(Declared.of(application, interface, root_path, lifespan))

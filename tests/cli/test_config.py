@@ -76,6 +76,17 @@ def test_file_in_the_working_directory_is_read(folder, name):
     assert dict(options.certificates) == {"example.org": ("cert.pem", "key.pem")}
 
 
+@pytest.mark.parametrize(
+    ("name", "dest", "value"),
+    [("static", "static", "dir"), ("native", "native", "module:handler"), ("mount", "mounts", "module:app")],
+)
+def test_table_is_set_by_a_file_and_by_a_variable(folder, monkeypatch, name, dest, value):
+    (folder / "syncless.toml").write_text(f'application = "a:b"\n[{name}]\n"/one" = "{value}"\n')
+    assert getattr(parse([]), dest) == [("/one", value)]
+    monkeypatch.setenv(f"SYNCLESS_{name.upper()}", f"/two={value}, /three={value}")
+    assert getattr(parse([]), dest) == [("/one", value), ("/two", value), ("/three", value)]
+
+
 def test_other_projects_files_are_left_alone(folder):
     (folder / "pyproject.toml").write_text('[tool.other]\nbind = "x"\n')
     assert parse(["hello:app"]).bind == []
@@ -218,6 +229,7 @@ def test_password_is_the_first_line_of_its_file(folder, content, password):
     [
         ("SYNCLESS_HOOKS", "2", "SYNCLESS_HOOKS: no variable sets hooks; use the configuration file"),
         ("SYNCLESS_WORKERS", "two", "SYNCLESS_WORKERS: "),
+        ("SYNCLESS_STATIC", "a=b", "SYNCLESS_STATIC: 'a=b': write /PREFIX=DIR"),
         ("SYNCLESS_PRELOAD", "2", "SYNCLESS_PRELOAD: write true or false, not '2'"),
         ("SYNCLESS_LIMIT_REQUESTS", "many", "SYNCLESS_LIMIT_REQUESTS: "),
         ("PORT", "http", "PORT must be a number"),

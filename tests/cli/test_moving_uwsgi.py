@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from syncless.cli.arguments import make_parser, parse
-from syncless.server.options import ServerOptions
+from syncless.server.arguments import ServerOptions
 from syncless.wsgi import Limits, serve
 
 PAGE = (pathlib.Path(__file__).parent.parent.parent / "docs" / "moving" / "uwsgi.md").read_text()

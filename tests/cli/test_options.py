@@ -1,47 +1,39 @@
-"""Options are described once (server/options.py): the signatures of `serve` and `Server` agree with it, and
+"""Options are described once (server/options.py): a command writes the signatures of `serve` and `Server`;
 the command line, the files, the environment, the help and the reference are made from it."""
 
 import inspect
 
 import pytest
 
+from scripts.docs import options as writer
 from scripts.docs import reference
 from syncless.cli.arguments import make_parser, parse
 from syncless.cli.serving import arguments_of
-from syncless.server import kinds, options
-from syncless.server.options import ALL, APPLICATION, CALLS_ONLY, PROGRAM, SERVER, Option
+from syncless.server import options
+from syncless.server.options import ALL, PROGRAM, ROWS, SERVER, Option
 from syncless.wsgi import Server, serve
 
 
-def described(*where):
-    return {each.name: each.default or None for each in (*ALL, *CALLS_ONLY) if each.where in where}
+def test_command_writes_what_is_there():
+    for path, text in writer.written().items():
+        assert path.read_text() == text, f"{path.name}; run: python -m scripts.docs.options"
 
 
-def written(function):
-    """The arguments by name only, and their defaults; an empty one counts as None."""
-    parameters = inspect.signature(function).parameters.values()
-    return {each.name: each.default or None for each in parameters if each.kind is each.KEYWORD_ONLY}
-
-
-def test_signatures_have_the_options_and_their_defaults():
-    assert written(Server.__init__) == described(APPLICATION, SERVER)
-    assert written(serve) == described(APPLICATION, PROGRAM)
-
-
-def test_docstring_of_serve_has_each_argument():
-    for name in described(SERVER, APPLICATION, PROGRAM):
-        assert name == "multiprocess" or f"`{name}`" in serve.__doc__, name  # which the master sets
-
-
-def test_choices_are_those_of_the_applications():
-    choices = {each.name: each.choices for each in ALL if each.where == APPLICATION}
-    assert choices == {"interface": kinds.INTERFACES, "lifespan": kinds.LIFESPANS, "root_path": None}
+@pytest.mark.parametrize(("where", "function"), [(SERVER, Server), (PROGRAM, serve)])
+def test_default_of_the_command_is_that_of_the_argument(where, function):
+    """An empty one counts as None."""
+    parameters = inspect.signature(function).parameters
+    rows = writer.of(where, options.APPLICATION)
+    assert len(rows) > 15
+    for row in rows:
+        assert (parameters[row.name].default or None) == (row.default or None), row.name
 
 
 def test_new_option_needs_its_description_only(monkeypatch, tmp_path, capsys):
-    new = Option("wander_seconds", 7, "SECONDS", read=int, text="how long it may wander")
+    new = Option("wander_seconds", 7, "SECONDS", read=int, text="how long it may wander", type="float")
     monkeypatch.setitem(options.OPTIONS, "proxies", (*options.OPTIONS["proxies"], new))
     ALL.append(new)
+    ROWS.append(new)
     try:
         path = tmp_path / "syncless.toml"
         path.write_text("wander_seconds = 8\n")
@@ -56,6 +48,10 @@ def test_new_option_needs_its_description_only(monkeypatch, tmp_path, capsys):
         with pytest.raises(SystemExit):
             parse([*command, "--print-config"])
         assert "wander_seconds = 9  # environment" in capsys.readouterr().out
-        assert written(Server.__init__) != described(APPLICATION, SERVER)
+        written = {path.name: text for path, text in writer.written().items()}
+        assert "        wander_seconds: float = 7,\n        **overrides" in written["server.py"]
+        assert "    - `wander_seconds` (seconds): how long it may wander.\n" in written["serve.py"]
+        assert written["arguments.py"].endswith("    wander_seconds: float\n")
     finally:
         ALL.remove(new)
+        ROWS.remove(new)

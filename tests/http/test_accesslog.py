@@ -14,8 +14,9 @@ import pytest
 
 import syncless
 from syncless.apps.wsgi.application import EnvironRequest
+from syncless.http.exchange import Exchange
 from syncless.http.log import accesslog
-from syncless.http.log.accesslog import FORMATS, make_log
+from syncless.http.log.accesslog import ATOMS, FORMATS, make_log
 from syncless.http.log.loglines import AccessLog
 from syncless.io import socket
 from syncless.wsgi import Server
@@ -224,6 +225,11 @@ def test_mapping_makes_custom_json(start):
 )
 def test_atoms(start, format, expected):
     assert re.fullmatch(expected + "\n", logged(start, format))
+
+
+def test_atoms_of_an_exchange_are_its_attributes():
+    keys = [atom.key for atom in ATOMS.values() if atom.kind == "exchange"]
+    assert len(keys) > 3 and all(hasattr(Exchange, key) for key in keys)
 
 
 @pytest.mark.parametrize(

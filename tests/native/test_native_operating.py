@@ -14,6 +14,7 @@ import pytest
 import syncless
 from syncless.http.limits import Limits
 from syncless.http.listener import CELLS, Counters, totals
+from syncless.http.log.accesslog import ATOMS
 from syncless.native import handlerthreads
 from syncless.native.routing import parse_routes
 from syncless.native.threads import Inbox, Threads
@@ -158,6 +159,14 @@ def test_request_has_its_id_in_the_access_log(served, routes):
             assert (first, found) == ("from-proxy", "1" * 32)
         else:
             assert re.fullmatch("[0-9a-f]{8}-[0-9a-f]+", first) and found != "1" * 32
+
+
+def test_log_knows_of_a_request_what_an_exchange_knows(served):
+    names = [name for name, atom in ATOMS.items() if atom.kind == "exchange"]
+    _, line = lines_of(
+        served, ROUTES, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", access_log_format=" ".join(names)
+    )
+    assert len(line.split()) == len(names)
 
 
 PLACES = "%v %p %{SERVER_NAME}e %{REMOTE_PORT}e %{Content-Type}o %{X-Steps}o %{x-pid}o"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from syncless._core.calls.threads import run_in_thread
 from syncless._core.tasklet import Tasklet, spawn
@@ -47,86 +47,75 @@ FORMATS: dict[str, str | dict[str, str]] = {
 """Names that can be given instead of a format."""
 
 ATOM = re.compile(r"%(?:%|[<>]?(?:\{([^}]*)\})?([a-zA-Z]))")
-PLAIN: dict[str, tuple[str, Any]] = {
-    "h": ("client", None),
-    "a": ("client", None),
-    "l": ("ident", None),
-    "u": ("user", None),
-    "t": ("stamp", None),
-    "r": ("request line", None),
-    "s": ("status", None),
-    "b": ("body bytes", None),
-    "B": ("body bytes, a number", None),
-    "m": ("method", None),
-    "U": ("path", None),
-    "q": ("query", None),
-    "H": ("version", None),
-    "v": ("server name", None),
-    "V": ("host", None),
-    "p": ("server port", None),
-    "L": ("request id", None),
-    "X": ("ending", None),
-    "Q": ("queue time", None),
-    "D": ("duration", 1000),
-    "T": ("duration", 1000000000),
-}
-"""Apache's letters (mod_log_config), and their meaning to loglines.pyx."""
+
+
+class Atom(NamedTuple):
+    """What of a request is written in its place."""
+
+    text: str
+    """For people."""
+    kind: str
+    """To loglines.pyx. "variable" and "field": of the request. "exchange": an attribute of its Exchange."""
+    key: Any = None
+    """Which one. A function: it makes the key of what stands in the braces."""
+
+
 ATOMS = {
-    "%h": "the client's address",
-    "%a": "the same",
-    "%l": "REMOTE_IDENT",
-    "%u": "REMOTE_USER",
-    "%t": "the time of the response",
-    "%{format}t": "the same, in strftime's format",
-    "%r": "the request line: method, percent-encoded path, query, version",
-    "%m": "method",
-    "%U": "path",
-    "%q": "query, with its question mark",
-    "%H": "version of the protocol",
-    "%s": "status, also as `%>s`",
-    "%b": "bytes of the body, `-` for none",
-    "%B": "bytes of the body, `0` for none",
-    "%D": "microseconds from the arrival of the head to the end of the response",
-    "%T": "the same in seconds; also `%{ms}T` and `%{us}T`",
-    "%Q": "microseconds from the `X-Request-Start` of a trusted proxy to the request's begin, `-` without",
-    "%v": "SERVER_NAME",
-    "%V": "the Host field",
-    "%p": "SERVER_PORT",
-    "%P": "the process ID",
-    "%L": "the request ID, which is also in the error log",
-    "%{trace}L": "the trace ID of its traceparent, with `request_ids`",
-    "%X": "the end of the response: `X` if it was cut off (by an error, or because the client left), `+` if "
-    "the connection is kept, `-` if it is closed; `ending` in `json`",
-    "%{Name}i": "a header field of the request",
-    "%{Name}o": "a header field of the response",
-    "%{NAME}e": "a variable of the request, as a CGI program would get it",
+    "%h": Atom("the client's address", "variable", "REMOTE_ADDR"),
+    "%a": Atom("the same", "variable", "REMOTE_ADDR"),
+    "%l": Atom("REMOTE_IDENT", "variable", "REMOTE_IDENT"),
+    "%u": Atom("REMOTE_USER", "variable", "REMOTE_USER"),
+    "%t": Atom("the time of the response", "stamp"),
+    "%{format}t": Atom("the same, in strftime's format", "strftime", str),
+    "%r": Atom("the request line: method, percent-encoded path, query, version", "request line"),
+    "%m": Atom("method", "variable", "REQUEST_METHOD"),
+    "%U": Atom("path", "path"),
+    "%q": Atom("query, with its question mark", "query"),
+    "%H": Atom("version of the protocol", "variable", "SERVER_PROTOCOL"),
+    "%s": Atom("status, also as `%>s`", "status"),
+    "%b": Atom("bytes of the body, `-` for none", "body bytes"),
+    "%B": Atom("bytes of the body, `0` for none", "body bytes, a number"),
+    "%D": Atom("microseconds from the arrival of the head to the end of the response", "duration", 1000),
+    "%T": Atom("the same in seconds", "duration", 1000000000),
+    "%{s}T": Atom("the same", "duration", 1000000000),
+    "%{ms}T": Atom("the same in milliseconds", "duration", 1000000),
+    "%{us}T": Atom("the same in microseconds", "duration", 1000),
+    "%Q": Atom(
+        "microseconds from the `X-Request-Start` of a trusted proxy to the request's begin, `-` without",
+        "exchange",
+        "queue_seconds",
+    ),
+    "%v": Atom("SERVER_NAME", "variable", "SERVER_NAME"),
+    "%V": Atom("the Host field", "field", "host"),
+    "%p": Atom("SERVER_PORT", "variable", "SERVER_PORT"),
+    "%P": Atom("the process ID", "process"),
+    "%L": Atom("the request ID, which is also in the error log", "exchange", "id"),
+    "%{trace}L": Atom("the trace ID of its traceparent, with `request_ids`", "exchange", "trace_id"),
+    "%X": Atom(
+        "the end of the response: `X` if it was cut off (by an error, or because the client left), `+` if "
+        "the connection is kept, `-` if it is closed; `ending` in `json`",
+        "exchange",
+        "ending",
+    ),
+    "%{Name}i": Atom("a header field of the request", "field", str.lower),
+    "%{Name}o": Atom("a header field of the response", "response field", str.lower),
+    "%{NAME}e": Atom("a variable of the request, as a CGI program would get it", "variable", str),
 }
-"""Each atom -> its meaning, for people."""
+"""Apache's atoms (mod_log_config), and some of our own."""
+TAKING = {name[-1]: atom for name, atom in ATOMS.items() if callable(atom.key)}
+"""Those whose braces may have anything, by their letter."""
 
 
 def _atom(argument: str | None, letter: str) -> tuple[str, Any]:
-    if argument is None:
-        if letter == "P":
-            return "literal", str(os.getpid()).encode()
-        if letter in PLAIN:
-            return PLAIN[letter]
-    elif letter == "i":
-        return "field", argument.lower()
-    elif letter == "o":
-        return "response field", argument.lower()
-    elif letter == "e":
-        return "variable", argument
-    elif letter == "t":
-        return "strftime", argument
-    elif letter == "L" and argument == "trace":
-        return "trace id", None
-    elif letter == "T" and argument in ("s", "ms", "us"):
-        return "duration", {"s": 1000000000, "ms": 1000000, "us": 1000}[argument]
-    raise ValueError(
-        f"%{'' if argument is None else '{' + argument + '}'}{letter} is not an atom; choose from "
-        f"{' '.join('%' + known for known in PLAIN)} %P and "
-        "%{Name}i, %{Name}o, %{NAME}e, %{format}t, %{ms}T, %{trace}L"
-    )
+    name = f"%{letter}" if argument is None else f"%{{{argument}}}{letter}"
+    atom = ATOMS.get(name) or (None if argument is None else TAKING.get(letter))
+    if atom is None:
+        plain = " ".join(name for name in ATOMS if "{" not in name)
+        others = ", ".join(name for name in ATOMS if "{" in name)
+        raise ValueError(f"{name} is not an atom; choose from {plain} and {others}")
+    if atom.kind == "process":
+        return "literal", str(os.getpid()).encode()
+    return atom.kind, atom.key(argument) if callable(atom.key) else atom.key
 
 
 def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:

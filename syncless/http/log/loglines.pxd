@@ -8,7 +8,7 @@ cdef enum Kind:
     LITERAL         # the key's bytes
     PART            # of the request: the number
     FIELD           # of the request: the key is its name in lower case, the number its index
-    VARIABLE        # of the request: a CGI meta-variable (RFC 3875) or one of the application's
+    VARIABLE        # of the request: the key is a variable of the application's, or of CGI and no part
     REQUEST_LINE
     FULL_PATH
     FULL_QUERY      # with its question mark
@@ -18,10 +18,7 @@ cdef enum Kind:
     STAMP           # [20/Nov/2026:15:19:52 +0000]
     STRFTIME        # the key is its format
     DURATION        # in the key's unit: an int of ns
-    REQUEST_ID
-    ENDING          # X, + or -: whether the response was cut off
-    TRACE_ID
-    QUEUE_TIME      # us before it began, as a proxy tells
+    OF_EXCHANGE     # the key is an attribute of the exchange; seconds, a float, are written in us
     RESPONSE_FIELD  # the key is its name in lower case
 
 cdef struct Atom:
@@ -65,6 +62,7 @@ cdef class AccessLog:
     cdef int put_none(self) except -1
     cdef Py_ssize_t put_good(self, object text, const char* good) except -1
     cdef int put_value(self, PyObject* values, PyObject* key) except -1
+    cdef int put_told(self, object value) except -1
     cdef int put_request(self, Kind kind, Request request) except -1
     cdef int put_atom(self, Atom* atom, Request request, object status, int64_t body_bytes, int64_t started,
         object headers, object exchange) except -1

@@ -22,14 +22,11 @@ from syncless._core.current cimport begin_still, end_still
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet
 from syncless._core.threadloop cimport peek_loop
-from syncless.http.request cimport (
-    CLIENT, HOST, IDENT, METHOD, PATH, QUERY, ROOT_PATH, LOCAL_NAME, LOCAL_PORT, UNREAD_LINE, USER, VERSION,
-    Part, Request,
-)
+from syncless.http.request cimport METHOD, PATH, QUERY, ROOT_PATH, UNREAD_LINE, VERSION, Part, Request
 from syncless.http.wire.wire cimport HEAD_UNKNOWN, LOG_HELD
 
 from syncless._core.wait.sync import Event
-from syncless.http.request import known_field
+from syncless.http.request import known_field, part_of
 
 cdef extern from "Python.h":
     PyObject* dict_get "PyDict_GetItemWithError" (PyObject* values, PyObject* key) except? NULL
@@ -52,10 +49,8 @@ for _c in range(0x20, 0x7f):
     plain[_c] = _c != c'"' and _c != c"\\"
     url_safe[_c] = chr(_c).isalnum() or chr(_c) in "-._~!$&'()*+,;=:@/"
 
-cdef dict PARTS = {
-    "client": CLIENT, "ident": IDENT, "user": USER, "method": METHOD, "version": VERSION, "host": HOST,
-    "server name": LOCAL_NAME, "server port": LOCAL_PORT,
-}
+# What is told of bytes that were refused, which have no exchange.
+cdef dict REFUSED = {"ending": "-"}
 
 
 cdef class AccessLog:
@@ -68,17 +63,15 @@ cdef class AccessLog:
             "literal": LITERAL, "field": FIELD, "variable": VARIABLE, "request line": REQUEST_LINE,
             "path": FULL_PATH, "query": FULL_QUERY, "status": STATUS, "body bytes": BODY_BYTES,
             "body bytes, a number": BODY_BYTES_NUMBER, "stamp": STAMP, "strftime": STRFTIME,
-            "duration": DURATION, "request id": REQUEST_ID, "ending": ENDING,
-            "trace id": TRACE_ID, "queue time": QUEUE_TIME, "response field": RESPONSE_FIELD,
+            "duration": DURATION, "exchange": OF_EXCHANGE, "response field": RESPONSE_FIELD,
         }
         self.atoms = <Atom*> PyMem_Malloc(len(atoms) * sizeof(Atom))
         if self.atoms == NULL:
             raise MemoryError
         self.keys = [key for _, key in atoms]
         for i in range(len(atoms)):
-            kind = atoms[i][0]
-            self.atoms[i].kind = PART if kind in PARTS else kinds[kind]
-            self.atoms[i].number = PARTS[kind] if kind in PARTS else 0
+            self.atoms[i].kind = kinds[atoms[i][0]]
+            self.atoms[i].number = 0
             self.atoms[i].key = <PyObject*> self.keys[i]
             if self.atoms[i].kind == LITERAL:
                 self.atoms[i].size = len(self.keys[i])
@@ -87,6 +80,8 @@ cdef class AccessLog:
                 self.atoms[i].text = PyBytes_AS_STRING(self.keys[i])
             elif self.atoms[i].kind == FIELD:
                 self.atoms[i].number = known_field(self.keys[i])
+            elif self.atoms[i].kind == VARIABLE and (part := part_of(self.keys[i])) is not None:
+                self.atoms[i].kind, self.atoms[i].number = PART, part
             self.wants_headers |= self.atoms[i].kind == RESPONSE_FIELD
         self.count = len(atoms)
         self.json = json
@@ -100,8 +95,8 @@ cdef class AccessLog:
 
     cdef int log(self, Request request, object status, int64_t body_bytes, int64_t started, object headers,
             object exchange) except -1:
-        """`exchange`: has the request's `id`, `trace_id`, `ending`, `queue_seconds`; or None. Nothing but
-        code of an application waits, see said()."""
+        """`exchange`: None for bytes that are no request. Nothing but code of an application waits, see
+        said()."""
         cdef int _
         cdef Loop loop = peek_loop()
         cdef BaseTasklet me = None
@@ -180,19 +175,18 @@ cdef class AccessLog:
             return self.put_string(stamp) if self.json else self.put_stamp(stamp)
         elif atom.kind == STRFTIME:
             return self.put_string(time.strftime(key))
-        elif atom.kind == REQUEST_ID:
-            return self.put_string(None if exchange is None else exchange.id)
-        elif atom.kind == TRACE_ID:
-            return self.put_string(None if exchange is None else exchange.trace_id)
-        elif atom.kind == ENDING:
-            return self.put_string("-" if exchange is None else exchange.ending)
-        elif atom.kind == QUEUE_TIME:
-            waited = None if exchange is None else exchange.queue_seconds
-            return self.put_none() if waited is None else self.put_number(<int64_t> (waited * 1e6))
+        elif atom.kind == OF_EXCHANGE:
+            return self.put_told(REFUSED.get(key) if exchange is None else getattr(exchange, <str> key))
         for name, field in headers or ():       # RESPONSE_FIELD
             if name.lower() == key:
                 return self.put_string(field)
         return self.put_none()
+
+    cdef int put_told(self, object value) except -1:
+        """What an exchange says of itself."""
+        if value is None or type(value) is str:
+            return self.put_string(value)
+        return self.put_number(<int64_t> (value * 1e6) if type(value) is float else value)
 
     cdef str said(self, object value):
         """str() of a value that an application has put there. Its code may let others run, who write lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from syncless.apps.host import Hook
 from syncless.apps.loading import admitted, enter, hold_back, refuse_while_importing
@@ -13,7 +13,7 @@ from syncless.http.log.errorlog import configure, warn
 from syncless.http.log.notices import open_missing
 from syncless.io.guardedfiles import is_privileged, will_give_up
 from syncless.server.kinds import as_host
-from syncless.server.program.blocking import Patch, StallWarning, warn_of_blocking_modules
+from syncless.server.program.blocking import StallWarning, warn_of_blocking_modules
 from syncless.server.program.firstprocess import begin_in_child
 from syncless.server.program.hooks import Hooks
 from syncless.server.program.master import Master
@@ -21,32 +21,37 @@ from syncless.server.program.preparing import Preparation
 from syncless.server.program.privileges import Privileges
 from syncless.server.program.process import PidFile
 from syncless.server.program.reporting import OfProcess, shown
+from syncless.server.serve import Patching
 from syncless.server.status.options import StatusOptions
+
+if TYPE_CHECKING:
+    from syncless.server.serve import Patch
 
 
 def serve_until_stopped(
     application: Any,
     host: str,
     port: int,
-    *,
-    patch: Patch,
-    quiet: bool,
-    workers: int | str,
-    preload: bool,
+    *,  # from options.py, by python -m scripts.docs.options
     chdir: str | os.PathLike[str] | None,
-    pid_file: str | os.PathLike[str] | None,
     logging: Mapping[str, Any] | None,
-    hooks: Mapping[str, Hook | str] | None,
+    quiet: bool,
+    status: str | None,
+    status_public: bool,
+    health: str | None,
+    metrics: bool | str | None,
+    workers: int | Literal["auto"],
+    preload: bool,
     user: str | int | None,
     group: str | int | None,
     umask: int | None,
-    status: str | None,
-    status_public: bool,
-    metrics: bool | str | None,
-    health: str | None,
+    hooks: Mapping[str, Hook | str] | None,
+    pid_file: str | os.PathLike[str] | None,
+    patch: Patch,
     **options: Any,
 ) -> None:
     """Carries out `serve`. ``options``: more arguments for its Server."""
+    patching = Patching(patch)
     refuse_while_importing()
     open_missing()
     begin_in_child()
@@ -79,14 +84,14 @@ def serve_until_stopped(
                 port,
                 workers=workers,
                 preload=preload,
-                patch=patch,
+                patch=patching,
                 quiet=quiet,
                 preparation=preparation,
                 status=seen,
                 **options,
             ).run()
             return
-        patch()
+        patching()
         if privileges is None:  # errors of the application come before its sockets
             application = as_host(application)
         server = preparation.make_server(host, port, **options)

@@ -1,4 +1,4 @@
-"""Limits in use: both servers have each under its name in Limits."""
+"""Limits in use: each is read somewhere, in C under its name in Limits."""
 
 import math
 import pathlib
@@ -8,28 +8,20 @@ from dataclasses import fields
 import pytest
 
 import syncless.http
+from syncless.cli.help import explained
 from syncless.http.exchange import Application
-from syncless.http.limits import Limits, limit_values
+from syncless.http.limits import MOST, Limits, field_of, limit_values
 from syncless.http.listener import Listener
 
 ROOMS = pathlib.Path(syncless.http.__file__).parent.parent
-HEADER = (ROOMS / "http" / "wire" / "wire.h").read_text()
-STRUCT = re.search(r"^struct limits \{\n(.*?)^\};", HEADER, re.MULTILINE | re.DOTALL)[1]
-NAMES = [
-    name
-    for names in re.findall(r"^    (?:int64_t|double) ([^;]*);", STRUCT, re.MULTILINE)
-    for name in re.split(r",\s*", names)
-]
 NUMBERS = {field.name: number for number, field in enumerate(fields(Limits), start=1)}
 
 
-def test_struct_has_limits_by_their_names():
+def test_c_has_limits_by_their_names_and_times_in_ns():
     values = limit_values(Limits(**NUMBERS))
-    assert len(NAMES) > 20
-    for name in NAMES:
-        if not name.endswith("_check_ns"):
-            seconds = name.removesuffix("_ns") + "_seconds"
-            assert values[name] == (NUMBERS[seconds] * 10**9 if seconds in NUMBERS else NUMBERS[name])
+    for name, number in NUMBERS.items():
+        time = name.removesuffix("_seconds")
+        assert (values[name] if time == name else values[f"{time}_ns"] / 10**9) == number
     assert values["head"] == {
         "line": NUMBERS["request_line"],
         "headers": NUMBERS["header_count"],
@@ -48,16 +40,26 @@ def test_slow_clients_are_checked_within_their_grace():
 
 
 @pytest.mark.skipif(not (ROOMS / "http" / "peer.pyx").exists(), reason="the sources are not here")
-def test_each_limit_of_the_struct_is_used():
+def test_each_limit_is_used():
     sources = "".join(
-        path.read_text() for path in ROOMS.rglob("*") if path.suffix in (".pyx", ".pxi", ".c", ".h", ".pxd")
+        path.read_text()
+        for path in ROOMS.rglob("*")
+        if path.suffix in (".py", ".pyx", ".pxi", ".c", ".h", ".pxd")
     )
-    unused = [name for name in NAMES if not re.search(rf"(limits|by)(\.|->){name}\b", sources)]
-    assert unused == []
+    read = set(re.findall(r"(?:[Ll]imits_?|by)(?:\.|->)(\w+)", sources))
+    assert [name for name in NUMBERS if not {name, field_of(name)[1]} & read] == []
+
+
+def test_largest_values_are_told():
+    texts = explained()
+    for name, most in MOST.items():
+        assert f"At most {most}." in texts[name].replace(",", "")
+        with pytest.raises(ValueError, match=f"{name} can be {most} at most, not {most + 1}"):
+            Limits(**{name: most + 1})
 
 
 def test_any_number_fits():
-    most = {"header_count": 128, "linger_bytes": 4_000_000_000, "head_bytes": 60000, "recorded_waits": 10_000}
+    most = {**MOST}
     for name in NUMBERS:
         most.setdefault(name, math.inf if name.endswith("_seconds") else 1 << 62)
     Listener(Application(), Limits(**most), None, None)
