@@ -72,11 +72,9 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef Session session            # of the requests that it carries
     cdef DeadlineNode deadline      # of the phase; a tasklet that waits has one of its own
     cdef Linger linger
-    cdef uint8_t closing            # to be closed once all is sent
-    cdef uint8_t leaves             # another thread is going to take it
     cdef object remote_addr         # str; "" for a UNIX socket
 
-    # what follows goes with it to another thread, and is copied whole (acceptor/moving.pxi)
+    # what follows goes with it to another thread, copied whole (acceptor/moving.pxi)
     cdef Stream stream              # its bytes
     cdef int remote_port            # -1: the family has none
     cdef uint8_t phase              # see connection.pxd
@@ -85,6 +83,10 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef uint8_t counted            # for Limits.client_connections
     cdef uint8_t kept               # it has had a response and was not closed
     cdef uint8_t unread             # a part of a body was neither read by the application nor drained
+
+    # what follows does not: here it fills a gap
+    cdef uint8_t closing            # to be closed once all is sent
+    cdef uint8_t leaves             # another thread is going to take it
 
     # its life
     cdef int live(self, Loop loop) except -1
