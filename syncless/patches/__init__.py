@@ -141,103 +141,48 @@ def _unknown(area: str) -> str:
     return f"unknown area {area!r}; choose from {', '.join(AREAS)}"
 
 
-def _apply(area: str) -> bool:
-    return bool(_registry.apply({area: AREAS[area]}))
+def _patch_of(area: str, what: str) -> Callable[[], bool]:
+    """The function that patches one area. ``what`` that makes cooperative."""
+
+    def patch() -> bool:
+        return bool(_registry.apply({area: AREAS[area]}))
+
+    patch.__name__ = patch.__qualname__ = f"patch_{area}"
+    patch.__doc__ = f"{what} Returns False if the area was patched already."
+    return patch
 
 
-def patch_time() -> bool:
-    """time.sleep. Like all of these functions, returns False if the area was patched already."""
-    return _apply("time")
-
-
-def patch_socket() -> bool:
-    """socket.socket, and with it every client and server that uses sockets."""
-    return _apply("socket")
-
-
-def patch_dns() -> bool:
-    """socket.getaddrinfo and its kin."""
-    return _apply("dns")
-
-
-def patch_ssl() -> bool:
-    """ssl.SSLSocket."""
-    return _apply("ssl")
-
-
-def patch_select() -> bool:
-    """select, poll and epoll, and with them selectors and asyncio."""
-    return _apply("select")
-
-
-def patch_asyncio() -> bool:
-    """asyncio's running loop is noted per tasklet."""
-    return _apply("asyncio")
-
-
-def patch_thread() -> bool:
-    """Threads are tasklets; locks of all kinds park; threading.local is per tasklet."""
-    return _apply("thread")
-
-
-def patch_queue() -> bool:
-    """queue.SimpleQueue; the other queues use locks."""
-    return _apply("queue")
-
-
-def patch_subprocess() -> bool:
-    """Waiting for child processes."""
-    return _apply("subprocess")
-
-
-def patch_signal() -> bool:
-    """Waiting for signals."""
-    return _apply("signal")
-
-
-def patch_files() -> bool:
-    """Files, pipes and FIFOs: os.open, os.read, os.stat and their kin, and the objects that open() makes."""
-    return _apply("files")
-
-
-def patch_filelocks() -> bool:
-    """flock, lockf and fcntl's commands that wait."""
-    return _apply("filelocks")
-
-
-def patch_input() -> bool:
-    """input()."""
-    return _apply("input")
-
-
-def patch_system() -> bool:
-    """The system's log, users, groups and services, ioctl and termios."""
-    return _apply("system")
-
-
-def patch_sqlite3() -> bool:
-    """Statements and commits of sqlite3."""
-    return _apply("sqlite3")
-
-
-def patch_kdf() -> bool:
-    """Keys derived from passwords, by hashlib, crypt, bcrypt, argon2-cffi and cryptography."""
-    return _apply("kdf")
-
-
-def patch_cpu() -> bool:
-    """Compression and hashing of a megabyte and more. patch_all() leaves it out by default."""
-    return _apply("cpu")
-
-
-def patch_multiprocessing() -> bool:
-    """The semaphores and connections of multiprocessing."""
-    return _apply("multiprocessing")
-
-
-def patch_drivers() -> bool:
-    """The hooks of database drivers that wait in C: psycopg2 and psycopg 3."""
-    return _apply("drivers")
+patch_time = _patch_of("time", "time.sleep.")
+patch_socket = _patch_of("socket", "socket.socket, and with it every client and server that uses sockets.")
+patch_dns = _patch_of("dns", "socket.getaddrinfo and its kin.")
+patch_ssl = _patch_of("ssl", "ssl.SSLSocket.")
+patch_select = _patch_of("select", "select, poll and epoll, and with them selectors and asyncio.")
+patch_asyncio = _patch_of("asyncio", "asyncio's running loop is noted per tasklet.")
+patch_thread = _patch_of(
+    "thread",
+    "Threads are tasklets; locks of all kinds park; threading.local is per tasklet.",
+)
+patch_queue = _patch_of("queue", "queue.SimpleQueue; the other queues use locks.")
+patch_subprocess = _patch_of("subprocess", "Waiting for child processes.")
+patch_signal = _patch_of("signal", "Waiting for signals.")
+patch_files = _patch_of(
+    "files",
+    "Files, pipes and FIFOs: os.open, os.read, os.stat and their kin, and the objects that open() makes.",
+)
+patch_filelocks = _patch_of("filelocks", "flock, lockf and fcntl's commands that wait.")
+patch_input = _patch_of("input", "input().")
+patch_system = _patch_of("system", "The system's log, users, groups and services, ioctl and termios.")
+patch_sqlite3 = _patch_of("sqlite3", "Statements and commits of sqlite3.")
+patch_kdf = _patch_of(
+    "kdf",
+    "Keys derived from passwords, by hashlib, crypt, bcrypt, argon2-cffi and cryptography.",
+)
+patch_cpu = _patch_of(
+    "cpu",
+    "Compression and hashing of a megabyte and more. patch_all() leaves it out by default.",
+)
+patch_multiprocessing = _patch_of("multiprocessing", "The semaphores and connections of multiprocessing.")
+patch_drivers = _patch_of("drivers", "The hooks of database drivers that wait in C: psycopg2 and psycopg 3.")
 
 
 def patch_native(*names: str) -> list[Change]:
