@@ -25,6 +25,8 @@ from syncless._core.scheduler cimport BaseTasklet
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport peek_loop
 
+from syncless._core.cpython.functions import original_of
+
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident()
 
@@ -32,7 +34,7 @@ cdef enum:
     PATIENCE = 5_000_000_000    # ns
 
 cdef object get_frame = sys._getframe
-cdef object current_frames = sys._current_frames
+cdef object current_frames = original_of(sys._current_frames)
 
 
 cdef bint is_on_loop() noexcept:
