@@ -31,7 +31,7 @@ from syncless._core.handling import is_main_thread
 from syncless._core.tasklet import Tasklet, as_thread, at_end_of_slot, end_thread_locals, set_in, spawn
 from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.sync import Event
-from syncless.patches import anyio
+from syncless.patches import anyio, stacks
 from syncless.patches.preemption import Preemption
 from syncless.patches.registry import Patcher, instances_of, when_imported
 from syncless.patches.types import locks
@@ -473,6 +473,7 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(time, "pthread_getcpuclockid", pthread_getcpuclockid, "knows OS threads only")
     patcher.rebind(sys, "_settraceallthreads", set_trace_in_all_threads, "sees the running tasklet only")
     patcher.rebind(sys, "_setprofileallthreads", set_profile_in_all_threads, "sees the running tasklet only")
+    stacks.patch(patcher)
     _members(patcher, _condition, CONDITION, "takes the long way through Python")
     semaphores = (class_of(threading, name) for name in ("Semaphore", "BoundedSemaphore"))
     for owner in (_module_lock, *semaphores):
