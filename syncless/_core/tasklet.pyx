@@ -22,7 +22,7 @@ from syncless._core.clock cimport deadline_after, monotonic_ns
 from syncless._core.cpython.compat cimport dict_version, raised
 from syncless._core.cpython cimport threadlocal
 from syncless._core.cpython.threadlocal cimport (
-    Slots, end_locals, separate, slot_of, slots_here, start_locals,
+    Slots, drop_own, end_locals, separate, slot_of, slots_here, start_locals,
 )
 from syncless._core.cpython.tracing cimport (
     begin_settings, change_settings, drop_settings, has_settings, hooks_known, names_of_threading,
@@ -35,8 +35,11 @@ from syncless._core.scheduler cimport (
 from syncless._core.threadloop cimport end_process, get_loop, loop_of, peek_loop
 from syncless._core.wait.waitqueue cimport wake_all
 
+from syncless._core.cpython.functions import original_of
 from syncless._core.cpython.tracing import report_waiting
 from syncless._core.exits import TaskletExit, TaskletKilled, has_error_handler, tell_uncaught
+
+cdef object current_frames = original_of(sys._current_frames)
 
 cdef extern from "Python.h":
     # NULL: an exception is set
@@ -372,7 +375,7 @@ cdef class Tasklet(BaseTasklet):
         if self.state == RUNNING:
             if self.loop is peek_loop():
                 return sys._getframe() if self.loop.current is self else None
-            return sys._current_frames().get((<Loop> self.loop).thread_id)
+            return current_frames().get((<Loop> self.loop).thread_id)
         return (<object> <PyObject*> self.carrier).gr_frame if self.carrier != NULL else None
 
     def __repr__(self):
@@ -499,6 +502,14 @@ def set_in(Tasklet tasklet not None, bint profile, function) -> None:
     """sys.settrace(function), or setprofile(), in a tasklet that has begun and does not run."""
     change_settings(&tasklet.settings, profile, function)
     report_waiting(tasklet.frame)
+
+
+def end_thread_locals() -> None:
+    """The running tasklet drops what it has in threading.local, as a thread does at its end, before those
+    that join it go on. What is dropped may wait."""
+    cdef Loop loop = peek_loop()
+    if loop is not None and loop.current is not None:
+        drop_own(&loop.current.locals)
 
 
 def at_end_of_slot(function) -> bool:

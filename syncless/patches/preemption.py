@@ -37,6 +37,8 @@ NUMBER = getattr(_signal, "SIGRTMAX", 0) - 7
 """The signal: one that programs, debuggers and other libraries hardly use."""
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_BEGINNINGS = {os.path.join(_OURS, "patches", "program.py"), os.path.join(_OURS, "apps", "loading.py")}
+"""Run a program, and import an application: whatever has called them is neither."""
 _signal_of, _getsignal = original_of(_signal.signal), original_of(_signal.getsignal)
 
 
@@ -109,16 +111,10 @@ class Preemption:
 
 def _is_inside_ours(frame: FrameType | None) -> bool:
     """Whether code of the program has called code of ours, or that of ours calls it again."""
-    ours = [each.f_code.co_filename.startswith(_OURS) for each in _stack(frame)]
-    while ours and ours[-1]:  # what began the thread, or the program
+    ours = []  # innermost first
+    while frame is not None and frame.f_code.co_filename not in _BEGINNINGS:
+        ours.append(frame.f_code.co_filename.startswith(_OURS))
+        frame = frame.f_back
+    while ours and ours[-1]:  # what began the thread
         ours.pop()
     return any(ours)
-
-
-def _stack(frame: FrameType | None) -> list[FrameType]:
-    """Innermost first."""
-    found = []
-    while frame is not None:
-        found.append(frame)
-        frame = frame.f_back
-    return found

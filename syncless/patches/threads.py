@@ -28,10 +28,10 @@ from syncless._core.cpython.functions import class_of, original_of
 from syncless._core.cpython.threadlocal import separate_thread_locals
 from syncless._core.current import current, may_park, uninterrupted
 from syncless._core.handling import is_main_thread
-from syncless._core.tasklet import Tasklet, as_thread, at_end_of_slot, set_in, spawn
+from syncless._core.tasklet import Tasklet, as_thread, at_end_of_slot, end_thread_locals, set_in, spawn
 from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.sync import Event
-from syncless.patches import anyio
+from syncless.patches import anyio, stacks
 from syncless.patches.preemption import Preemption
 from syncless.patches.registry import Patcher, instances_of, when_imported
 from syncless.patches.types import locks
@@ -42,6 +42,7 @@ _current_thread = original_of(threading.current_thread)
 _get_ident = original_of(_thread.get_ident)
 _dummy_init = threading._DummyThread.__init__  # type: ignore[attr-defined]
 _condition: Any = class_of(threading, "Condition")
+_thread_class: Any = class_of(threading, "Thread")
 
 LOCK = {
     "acquire": locks.lock_acquire,
@@ -146,6 +147,7 @@ def _body(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
     except BaseException as error:
         _tell(function, error)
     finally:
+        end_thread_locals()
         locks.thread_has_ended(this_tasklet())
 
 
@@ -156,7 +158,7 @@ def waits_in_c(function: Callable[..., object]) -> bool:
     A function of the standard library waits cooperatively, or does not wait.
     """
     thread = getattr(function, "__self__", None)
-    if isinstance(thread, threading.Thread) and type(thread).run is threading.Thread.run:
+    if isinstance(thread, _thread_class) and _definer(type(thread), "run") is _thread_class:
         function = getattr(thread, "_target", None) or function
     while isinstance(function, partial):
         function = function.func
@@ -165,6 +167,11 @@ def waits_in_c(function: Callable[..., object]) -> bool:
         return False
     module = getattr(function, "__module__", None) or type(getattr(function, "__self__", None)).__module__
     return not isinstance(function, type) and module.partition(".")[0] not in _WITHOUT_WAITS
+
+
+def _definer(cls: type, name: str) -> type | None:
+    """The class whose member that is, be it a wrapper that is another one whenever it is asked for."""
+    return next((each for each in cls.__mro__ if name in vars(each)), None)
 
 
 _WITHOUT_WAITS = {*sys.stdlib_module_names, "syncless", "greenlet"} - {"ctypes", "_ctypes"}
@@ -316,6 +323,7 @@ def start_joinable_thread(function: Callable[[], object], *, handle: Any = None,
         try:
             function()
         finally:
+            end_thread_locals()
             made._set_done()
 
     made.ident = _start_os_thread(body, ()) if waits_in_c(function) else start_new_thread(body, ())
@@ -465,11 +473,15 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(time, "pthread_getcpuclockid", pthread_getcpuclockid, "knows OS threads only")
     patcher.rebind(sys, "_settraceallthreads", set_trace_in_all_threads, "sees the running tasklet only")
     patcher.rebind(sys, "_setprofileallthreads", set_profile_in_all_threads, "sees the running tasklet only")
+    stacks.patch(patcher)
     _members(patcher, _condition, CONDITION, "takes the long way through Python")
     semaphores = (class_of(threading, name) for name in ("Semaphore", "BoundedSemaphore"))
     for owner in (_module_lock, *semaphores):
         _give_back(patcher, owner, "release")
     _members(patcher, class_of(threading, "Event"), EVENT, "takes the long way through Python")
+    if hasattr(_thread_class, "_wait_for_tstate_lock"):
+        why = "takes a thread for ended when its join is interrupted"
+        patcher.member(_thread_class, "_wait_for_tstate_lock", locks.wait_for_tstate_lock, why)
     patcher.member(threading._DummyThread, "__init__", dummy_init, "stays in memory for ever")  # type: ignore[attr-defined]
     why = "is the same for all tasklets of a thread"
     patcher.note("threading.local", separate_thread_locals, why, lambda: separate_thread_locals(False))

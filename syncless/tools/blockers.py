@@ -17,9 +17,12 @@ from types import FrameType
 from typing import NamedTuple
 
 from syncless._core.calls.sidethread import SideThread, wait_readable
+from syncless._core.cpython.functions import original_of
 from syncless._core.threadloop import current_loop
 from syncless._core.waits import OWN, is_installed
 from syncless.tools.knownlibraries import REFUSED, below_sys_path, is_refused, owner, user
+
+_current_frames = original_of(sys._current_frames)
 
 try:
     from syncless._core.nativestack import native_stack
@@ -123,7 +126,7 @@ def stall_of(thread: int, number: int, seconds: float, stack: bool = True) -> St
     """What a thread is in whose loop has been held for `seconds`. `thread` and `number` are what
     threading.get_ident() and get_native_id() say in it. None if it runs neither Python nor a function of C
     that a tasklet was made of."""
-    frame = sys._current_frames().get(thread)
+    frame = _current_frames().get(thread)
     if frame is None:
         frames = _c_functions(thread, number)
         return Stall(seconds, "", "a tasklet without Python code", frames) if frames else None

@@ -418,7 +418,7 @@ def test_time_of_a_hold_is_booked_on_each_place_that_was_seen(monkeypatch):
         loop.held = held
         monkeypatch.setattr(blockers, "_c_functions", lambda thread, number, found=c_functions: found)
         monkeypatch.setattr(
-            sys, "_current_frames", lambda frame=frame: {threading.get_ident(): frame}, raising=True
+            blockers, "_current_frames", lambda frame=frame: {threading.get_ident(): frame}, raising=True
         )
         found._watch._beside.look(0)
     monkeypatch.undo()

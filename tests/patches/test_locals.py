@@ -1,7 +1,7 @@
 """threading.local under the patch: each thread has values of its own, in objects of before and after, and
 they end with it."""
 
-from tests.programs import run_unchecked
+from tests.programs import check, run_unchecked
 
 PROGRAM = """
 import gc, threading, time, weakref
@@ -80,3 +80,24 @@ print("kept apart")
 def test_threads_have_values_of_their_own():
     done = run_unchecked(PROGRAM, "-X", "dev")
     assert done.stdout == "kept apart\n" and not done.stderr, done.stderr
+
+
+def test_values_of_a_thread_are_dropped_before_those_that_join_it_go_on():
+    check("""
+    import threading, time
+    here, told = threading.local(), []
+
+    class Value:
+        def __del__(self):
+            told.append(threading.current_thread() is not threading.main_thread())
+            time.sleep(0.001)
+            told.append("dropped")
+
+    def work():
+        here.value = Value()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert told == [True, "dropped"], told
+    """)

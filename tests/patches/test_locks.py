@@ -26,6 +26,61 @@ def test_killed_waiter_passes_the_lock_on(make):
     )
 
 
+@pytest.mark.parametrize("make", ["threading.Lock", "threading.RLock", "threading.Condition"])
+def test_waiter_gets_a_lock_that_another_takes_again_and_again(make):
+    check(
+        """
+    import sys, threading, time
+    lock, rounds, over = eval(sys.argv[1])(), [], []
+
+    def worker():
+        while not over and len(rounds) < 100:
+            with lock:
+                rounds.append(time.sleep(0))    # others run while it has the lock
+
+    thread = threading.Thread(target=worker)
+    thread.start()
+    while not rounds:
+        time.sleep(0)
+    before = len(rounds)
+    for _ in range(3):
+        with lock:
+            pass
+    over.append(len(rounds) - before)
+    thread.join()
+    assert over[0] < 10, f"it waited while another took the lock {over[0]} times"
+    """,
+        make,
+    )
+
+
+def test_interrupt_is_not_raised_where_a_free_lock_is_left_to_its_waiters():
+    check(
+        """
+    import syncless, threading
+    lock, given_back = threading.Lock(), []
+    lock.acquire()
+    waiter = syncless.spawn(lambda: lock.acquire() and lock.release())
+    syncless.sleep(0)
+
+    def clean_up():
+        try:
+            syncless.sleep(60)
+        except syncless.TaskletExit:
+            lock.release()              # the waiter is about to take it
+            syncless.spawn(me.kill, block=False)
+            with lock:
+                given_back.append(1)
+            syncless.sleep(60)
+
+    me = syncless.spawn(clean_up)
+    syncless.sleep(0)
+    me.kill()
+    assert given_back == [1] and waiter.done()
+    """
+    )
+
+
 @pytest.mark.parametrize("make", ["threading.Lock", "threading.RLock"])
 def test_request_that_waits_for_a_lock_knows_who_held_it(make):
     check(

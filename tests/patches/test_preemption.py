@@ -81,6 +81,33 @@ def test_busy_wait_ends(program):
     run_python(BEGIN + textwrap.dedent(program[1]))
 
 
+SPINS = """
+import threading, time
+done = []
+threading.Thread(target=lambda: (time.sleep(0.01), done.append(1))).start()
+while not done: pass
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no timer of a thread's processor time")
+@pytest.mark.parametrize(
+    "words", [["run", "spins.py"], ["run", "-m", "spins"], ["--check", "spins:app"]], ids=" ".join
+)
+def test_busy_wait_ends_in_a_program_that_the_command_runs(words, tmp_path):
+    (tmp_path / "spins.py").write_text(SPINS + "app = lambda environ, start_response: []\n")
+    run_python(
+        f"""
+import runpy, sys
+sys.argv = ["syncless", *{words}]
+try:
+    runpy.run_module("syncless", run_name="__main__", alter_sys=True)   # as python -m does
+except SystemExit as end:
+    assert not end.code
+""",
+        cwd=tmp_path,
+    )
+
+
 @pytest.mark.parametrize("call", ["event.is_set()", "not lock.locked()", "os.sched_yield() or done"])
 def test_calls_that_only_ask_let_plain_tasklets_run(call):
     run_python(f"""{BEGIN}

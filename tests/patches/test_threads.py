@@ -7,6 +7,39 @@ import pytest
 from tests.programs import check, run_python
 
 
+@pytest.mark.parametrize("patch_first", [True, False])
+@pytest.mark.parametrize("interrupt", ["syncless.Timeout(0.01)", "interrupted_by_a_signal()"])
+def test_thread_whose_join_is_interrupted_is_alive(patch_first, interrupt):
+    patch = "from syncless.patches import patch_all; patch_all()"
+    run_python(f"""
+import contextlib, signal, threading
+{patch if patch_first else ""}
+go, joined = threading.Event(), []
+thread = threading.Thread(target=go.wait)
+thread.start()
+{patch}
+import syncless
+@contextlib.contextmanager
+def interrupted_by_a_signal():
+    signal.signal(signal.SIGALRM, lambda *_: 1 / 0)
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    yield
+other = threading.Thread(target=lambda: (thread.join(), joined.append(1)))
+other.start()
+try:
+    with {interrupt}:
+        thread.join()
+except (syncless.Timeout, ZeroDivisionError):
+    pass
+syncless.sleep(0)
+assert thread.is_alive() and not joined
+go.set()
+thread.join()
+other.join()
+assert joined and not thread.is_alive()
+""")
+
+
 def test_main_and_tasklets_join_a_thread_of_before():
     """The thread ends when a tasklet lets it, so joining must not stop the OS thread either."""
     assert (

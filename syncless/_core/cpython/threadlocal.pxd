@@ -14,6 +14,7 @@ cdef bint separate
 cdef void start_locals(Locals* locals) noexcept
 cdef void exchange_locals(Locals* locals) noexcept
 cdef void end_locals(Locals* locals) noexcept
+cdef void drop_own(Locals* locals) noexcept
 cdef void drop_locals(Locals* locals) noexcept
 
 

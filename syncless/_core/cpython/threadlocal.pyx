@@ -19,6 +19,7 @@ from cpython.contextvars cimport get_value
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport uint64_t
+from libc.string cimport memset
 
 from contextvars import ContextVar
 
@@ -86,6 +87,15 @@ cdef void end_locals(Locals* locals) noexcept:
         slots.leave(<Slot> locals.slot, locals)
     else:
         drop_locals(locals)
+
+
+cdef void drop_own(Locals* locals) noexcept:
+    """The running tasklet drops its own values, unless it leaves them to the next one in its slot."""
+    cdef Locals own
+    if locals.own and locals.slot == NULL:
+        memset(&own, 0, sizeof(Locals))
+        syncless_exchange_locals(own.held)
+        drop_locals(&own)
 
 
 cdef void drop_locals(Locals* locals) noexcept:

@@ -49,7 +49,7 @@ from syncless._core.cpython.tracing cimport hidden_here, in_tracer_here
 from syncless._core.current cimport acting, may_park, next_thrown, take_turns, wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport woken_by_holder
-from syncless._core.scheduler cimport TIMED_OUT, WOKEN, BaseTasklet, is_exploring
+from syncless._core.scheduler cimport SHIELDED, TIMED_OUT, WOKEN, BaseTasklet, is_exploring
 from syncless._core.tasklet cimport Tasklet, ident_of
 from syncless._core.threadloop cimport peek_loop
 from syncless._core.wait.sync cimport wait_for_lock
@@ -192,6 +192,11 @@ def get_thread_ident() -> int:
     return <uintptr_t> (<PyObject*> me if me.locals.slot == NULL else me.locals.slot)
 
 
+def number_of(Tasklet tasklet not None) -> int:
+    """What threading.get_ident() says in it. May be called in any thread."""
+    return ident_of(tasklet)
+
+
 cdef int64_t check_timeout(bint blocking, object timeout) except -2:
     """The deadline for the arguments of acquire(); errors as the interpreter raises them."""
     cdef double seconds = timeout
@@ -278,6 +283,28 @@ cdef int let_pass(int64_t deadline) except -1:
     return 0
 
 
+cdef int let_waiters_pass(object self) except -1:
+    """Before the running tasklet takes a lock.
+
+    Fact: a waiter that a release wakes runs later than the tasklet that has released. Danger: if that takes
+    the lock again at once, and waits while it has it, the waiter is too late each time. Decision: who finds a
+    lock free for which others are about to try lets them try first, once. Nothing is raised meanwhile: a lock
+    that is free is taken without a wait. Guarded by
+    tests/patches/test_locks.py::test_waiter_gets_a_lock_that_another_takes_again_and_again.
+    """
+    cdef BaseTasklet me
+    cdef int before
+    if waiting.get(id(self)) is None or not may_park():
+        return 0
+    me = peek_loop().current
+    before, me.shielded = me.shielded, SHIELDED
+    try:
+        me.loop.yield_()
+    finally:
+        me.shielded = before
+    return 0
+
+
 ctypedef bint (*attempt_t)(object lock) noexcept
 
 
@@ -345,6 +372,20 @@ cdef bint is_end_of_thread(object lock) noexcept:
     return False
 
 
+def wait_for_tstate_lock(self, block=True, timeout=-1) -> None:
+    """threading.Thread._wait_for_tstate_lock (up to Python 3.12): waits for the end of a thread.
+
+    Fact: the library's takes the thread for ended if an exception, such as Ctrl-C, ends the wait. Danger: a
+    Timeout or a kill does, and then the thread is ended for all who join it or ask. Decision: nothing comes
+    between taking the lock and giving it back, so what is raised comes before. Guarded by
+    tests/patches/test_threads.py::test_thread_whose_join_is_interrupted_is_alive.
+    """
+    lock = self._tstate_lock
+    if lock is not None and lock_acquire(lock, block, timeout):
+        give_lock(lock)
+        self._stop()
+
+
 cdef object new_held_lock():
     lock = _thread.allocate_lock()
     try_lock(lock)
@@ -354,6 +395,8 @@ cdef object new_held_lock():
 
 cdef bint take_lock(object self, int64_t deadline, bint signals=False) except -1:
     """Waits for a Lock until then; returns whether it has got it."""
+    if waiting and not lock_is_held(self):
+        let_waiters_pass(self)
     if try_lock(self):
         return True
     if may_park():
@@ -452,6 +495,8 @@ cdef bint owns_rlock(object self) noexcept:
 
 cdef bint take_rlock(object self, int64_t deadline) except -1:
     """As take_lock()."""
+    if waiting and rlock_count(self) == 0:
+        let_waiters_pass(self)
     if try_rlock(self):
         return True
     if may_park():

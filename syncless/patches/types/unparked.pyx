@@ -22,13 +22,14 @@ from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet
 from syncless._core.threadloop cimport peek_loop
 
+from syncless._core.cpython.functions import original_of
 from syncless._core.wait.sync import Waits
 
 cdef enum:
     PATIENCE = 5_000_000_000    # ns
 
 cdef object get_frame = sys._getframe
-cdef object current_frames = sys._current_frames
+cdef object current_frames = original_of(sys._current_frames)
 
 
 cdef bint is_on_loop() noexcept:

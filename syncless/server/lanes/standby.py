@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from syncless._core.calls.threads import start_thread
+from syncless._core.cpython.functions import original_of
 from syncless._core.current import sleep, wait_readable
 from syncless._core.loop import Loop, Watcher
 from syncless._core.tasklet import Tasklet, spawn
@@ -34,6 +35,8 @@ from syncless.http.listener import Listener, Quota
 from syncless.server.lanes.lane import Lane, LaneOwner, Served, add_up
 from syncless.tools.blockers import Stall, stall_of
 from syncless.tools.imports import when_executed
+
+_current_frames = original_of(sys._current_frames)
 
 MOST = 15
 """Threads that may stand by: the Watch has room for 16 in all."""
@@ -70,7 +73,7 @@ class Side:
 
     def place(self) -> str:
         """The line of Python that it is in."""
-        frame = sys._current_frames().get(self.thread)
+        frame = _current_frames().get(self.thread)
         return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
     def stall(self, seconds: float) -> Stall | None:
