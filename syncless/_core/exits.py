@@ -1,5 +1,6 @@
-"""The exceptions of a tasklet that is killed, and of a program that is interrupted; those that no code has
-caught, which end a tasklet or leave a callback, and of which somebody is told.
+"""The exceptions of a tasklet that is killed and of a program that is interrupted; those that nobody catches.
+
+The last ones end a tasklet or leave a callback, and somebody is told of them.
 """
 
 import sys

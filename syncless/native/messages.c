@@ -1,7 +1,7 @@
-/* Queues of messages between threads, and what the threads tell Python: records of the requests that they
-   have answered, for the access log, and handlers that fail, for the error log. See server.h.
+/* Queues of messages between threads, and what the threads tell Python. See server.h.
 
-   Any thread may send, one takes. A sender never waits. */
+   They tell of the requests that they have answered, for the access log, and of handlers that fail, for the
+   error log. Any thread may send, one takes. A sender never waits. */
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,9 +1,8 @@
-"""Libraries that have a hook or a choice for how to wait: database drivers that wait in C, where no patch
-reaches (psycopg2 and psycopg 3), grpcio, python-engineio, and eventlet; and functions of C that wait for
-threads or events of their own, which are called in OS threads.
+"""Libraries that have a hook or a choice for how to wait, and functions of C that are called in OS threads.
 
-The hooks are set when the library is imported, or now if it has been. psycopg2 and
-grpcio have files of their own.
+They are database drivers that wait in C, where no patch reaches (psycopg2 and psycopg 3), grpcio,
+python-engineio and eventlet. The functions wait for threads or events of their own. The hooks are set when
+the library is imported, or now if it has been. psycopg2 and grpcio have files of their own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Threads that compute, or wait by asking again and again, let other threads run, as the interpreter's own do
-every few milliseconds: `while not event.is_set(): pass`, `while not done: pass`.
+"""Threads that compute, or wait by asking again and again, let other threads run.
 
+The interpreter's own do so every few milliseconds: `while not event.is_set(): pass`, `while not done: pass`.
 A tasklet that is a thread of the program, or its main thread, and has run for HELD_NS of processor time
 without a wait is stopped at the next line of its code. Requests and plain tasklets are not: their code may
 rely on running alone between two waits.

@@ -1,5 +1,7 @@
-"""ASGI applications that stand between the server and another one: static files
-(http/content/static/files.py), hooks before and after each request (server/program/hooks.py).
+"""ASGI applications that stand between the server and another one.
+
+They have static files (http/content/static/files.py), and hooks before and after each request
+(server/program/hooks.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""WSGI applications that stand between the server and another one, or in its place: static files
-(http/content/static/files.py), pages of the server's own, hooks before and after each request
-(server/program/hooks.py).
+"""WSGI applications that stand between the server and another one, or in its place.
+
+They have static files (http/content/static/files.py), pages of the server's own, and hooks before and after
+each request (server/program/hooks.py).
 """
 
 from __future__ import annotations
