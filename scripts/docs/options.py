@@ -129,4 +129,5 @@ def written() -> dict[pathlib.Path, str]:
 
 if __name__ == "__main__":
     for path, text in written().items():
-        path.write_text(text)
+        if path.read_text() != text:  # or what includes it is compiled anew
+            path.write_text(text)

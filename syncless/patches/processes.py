@@ -130,6 +130,13 @@ def _is_quick(path: Any) -> bool:
 
 
 def _may_vfork(programs: Any, directory: Any) -> bool:
+    """Also where these are no paths: the interpreter says what is wrong."""
+    if not (
+        isinstance(programs, (tuple, list))
+        and all(isinstance(each, (bytes, str)) for each in programs)
+        and (directory is None or isinstance(directory, (bytes, str, os.PathLike)))
+    ):
+        return True
     start = os.fsencode(directory) if directory is not None else b""
     if directory is not None:
         with contextlib.suppress(OSError):

@@ -50,6 +50,17 @@ print("quick")
     assert run_python(program.replace("__file__", repr(__file__))) == "quick\n"
 
 
+def test_what_is_no_program_is_left_to_the_interpreter_to_refuse():
+    check("""
+    from syncless.patches import processes
+    class Sized:
+        def __len__(self):
+            return 1
+    for programs, directory in ((Sized(), None), ((5,), None), ((b"/bin/true",), 5)):
+        assert processes._may_vfork(programs, directory) is True
+    """)
+
+
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_process_keeps_its_descriptors_where_vfork_would_wait_for_a_disk(method):
     check(f"""
