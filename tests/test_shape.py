@@ -232,7 +232,10 @@ LATE_IMPORTS = {
         ("server/serve.py", "syncless.asyncio.backgroundloop"),
     },
     "the user asks for the area, and gets no other": {("patches/__init__.py", "syncless.patches.{module}")},
-    "it takes the place of a module of that name": {("best_stackless.py", "syncless.stackless")},
+    "it takes the place of a module of that name": {
+        ("best_stackless.py", "syncless.stackless"),
+        ("http/requestslots.py", "syncless.server.slots"),
+    },
     "the patched product asks for what fits into it, above the patch": {
         ("patches/drivers.py", "syncless.contrib.eventlet"),
         ("patches/eventloops.py", "syncless.asyncio.backgroundloop"),
@@ -241,7 +244,7 @@ LATE_IMPORTS = {
 """reason -> (file, module): imports by name, which the tests of layers do not see."""
 
 
-UPWARD = {"best_stackless.py", "patches/drivers.py", "patches/eventloops.py"}
+UPWARD = {"best_stackless.py", "http/requestslots.py", "patches/drivers.py", "patches/eventloops.py"}
 """Those of them that import what is above them."""
 
 
