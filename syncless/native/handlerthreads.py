@@ -129,12 +129,12 @@ class NativeHandlers(Lane):
         self._watching.name = "watchdog of native handlers"
 
     @property
-    def connections(self) -> int:  # type: ignore[override]
+    def connections(self) -> int:
         """Those that the threads have or have sent to Python: a stop waits for both."""
         return self._threads.connections + self._inbox.unread if self._threads is not None else 0
 
     @property
-    def requests(self) -> int:  # type: ignore[override]
+    def requests(self) -> int:
         """Those answered since the start."""
         return self._threads.requests if self._threads is not None else 0
 

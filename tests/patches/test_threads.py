@@ -290,3 +290,18 @@ def test_number_of_a_thread_that_is_a_tasklet_is_understood_as_its_os_threads():
     places = ("main", "thread", "coroutine", "coroutine", "OS thread")
     lines = [f"{prefix}{place} [True, True]" for place in places for prefix in ("", "child of ")]
     assert check(NUMBERS).splitlines() == [*lines, "to the end"]
+
+
+def test_threads_start_where_their_class_is_replaced_by_a_function():
+    program = """
+import threading
+from syncless.patches import patch_all
+patch_all()
+made, class_ = [], threading.Thread
+threading.Thread = lambda *args, **kwargs: made.append(1) or class_(*args, **kwargs)
+thread = threading.Thread(target=made.append, args=(2,))
+thread.start()
+thread.join()
+print(made)
+"""
+    assert run_python(program) == "[1, 2]\n"

@@ -95,7 +95,7 @@ cdef int wake_first(object thing, int64_t holder=0) except -1:
     cdef Waiters waiters
     cdef BaseTasklet first
     if waiting:
-        waiters = waiting.get(id(thing))
+        waiters = waiting.get(<uintptr_t> <PyObject*> thing)    # id(thing), without a call
         while waiters is not None and waiters.queue.first != NULL:
             first = queue_pop(&waiters.queue)
             if first.loop.wake(first, None):
@@ -294,7 +294,7 @@ cdef int let_waiters_pass(object self) except -1:
     """
     cdef BaseTasklet me
     cdef int before
-    if waiting.get(id(self)) is None or not may_park():
+    if waiting.get(<uintptr_t> <PyObject*> self) is None or not may_park():
         return 0
     me = peek_loop().current
     before, me.shielded = me.shielded, SHIELDED

@@ -29,11 +29,11 @@ class Home(Lane):
                 self._acceptors.append(Acceptor(each.listener, each.sock.fileno()))
 
     @property
-    def connections(self) -> int:  # type: ignore[override]
+    def connections(self) -> int:
         return sum(listener.connections for listener in self.listeners)
 
     @property
-    def requests(self) -> int:  # type: ignore[override]
+    def requests(self) -> int:
         return sum(listener.requests for listener in self.listeners)
 
     def limit_requests(self, quota: Quota) -> None:

@@ -68,10 +68,15 @@ class Lane:
     """The lane that has nothing to do. All is called in the thread of the server, but for what tells figures:
     the threads of an operator's view ask for them, too."""
 
-    connections = 0
-    """Those that it has now, which a stop waits for."""
-    requests = 0
-    """Begun since the start."""
+    @property
+    def connections(self) -> int:
+        """Those that it has now, which a stop waits for."""
+        return 0
+
+    @property
+    def requests(self) -> int:
+        """Begun since the start."""
+        return 0
 
     def open(self, server: LaneOwner, served: list[Served]) -> None:
         """Takes its part of these sockets. ValueError if it cannot serve what they have."""

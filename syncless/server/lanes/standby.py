@@ -451,12 +451,12 @@ class StandBy(Lane):
                 side.call(lambda acceptor=acceptor: action(acceptor))  # type: ignore[misc]
 
     @property
-    def connections(self) -> int:  # type: ignore[override]
+    def connections(self) -> int:
         """Those on other threads than the server's own."""
         return sum(side.connections for side in self._others())
 
     @property
-    def requests(self) -> int:  # type: ignore[override]
+    def requests(self) -> int:
         return sum(listener.requests for side in self._others() for listener in side.listeners)
 
     def limit_requests(self, quota: Quota) -> None:
