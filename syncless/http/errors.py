@@ -16,18 +16,19 @@ class Refusal(NamedTuple):
 
 
 REFUSALS = {number: Refusal(status, words) for _, number, status, words in refusals()}
-_NUMBERS = {name: number for name, number, *_ in refusals()}
+_FIRST = {refusal.status: number for number, refusal in reversed(REFUSALS.items())}
+"""Status -> the first of its rows, which is the usual one."""
 
 
 class ClientError(Exception):
     """The client broke the protocol or a limit. If the application does not catch it, the client gets
     `status`."""
 
-    refusal = _NUMBERS["MALFORMED"]
-    """The number of its row in REFUSALS."""
     status = 400
     headers: tuple[tuple[str, str], ...] = ()
     """That the answer has besides."""
+    refusal = 0
+    """The number of its row in REFUSALS; 0: the first one with its status."""
 
 
 class BadRequest(ClientError, ValueError):
@@ -37,30 +38,26 @@ class BadRequest(ClientError, ValueError):
 class TrailersTooLarge(BadRequest):
     """The trailer section of the body is larger than Limits.trailer_bytes: 431."""
 
-    refusal = _NUMBERS["TRAILERS_TOO_LARGE"]
-    status = REFUSALS[refusal].status
+    status = 431
 
 
 class BodyTooLarge(ClientError, ValueError):
     """The body is larger than Limits.body_bytes: 413."""
 
-    refusal = _NUMBERS["BODY_TOO_LARGE"]
-    status = REFUSALS[refusal].status
+    status = 413
 
 
 class BodyTimeout(ClientError, TimeoutError):
     """The client sent no more of the body for Limits.body_seconds: 408."""
 
-    refusal = _NUMBERS["TOO_SLOW"]
-    status = REFUSALS[refusal].status
+    status = 408
 
 
 class UpgradeRequired(ClientError):
     """The client asks for a version of the WebSocket protocol that is not spoken here: 426 (RFC 6455,
     4.4)."""
 
-    refusal = _NUMBERS["WEBSOCKET_VERSION"]
-    status = REFUSALS[refusal].status
+    status = 426
     headers = (("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"))
 
 
@@ -81,8 +78,7 @@ case."""
 class QueuedTooLong(ClientError):
     """The client has waited for longer than Limits.queue_seconds before its request could begin: 503."""
 
-    refusal = _NUMBERS["BUSY"]
-    status = REFUSALS[refusal].status
+    status = 503
 
 
 class RequestTimeout(BaseException):
@@ -112,6 +108,11 @@ HTTP2_ERRORS = (
 _NEW = {413: "Content Too Large", 414: "URI Too Long"}
 PHRASES = {status.value: status.phrase for status in HTTPStatus} | _NEW
 """The reason phrase of each status (RFC 9110, 15). Older Pythons have older ones of some."""
+
+
+def reason_of(error: ClientError) -> int:
+    """The row of its answer, also of an error of the application's own."""
+    return error.refusal or _FIRST.get(error.status, _FIRST[ClientError.status])
 
 
 def refusal_page(reason: int) -> str:

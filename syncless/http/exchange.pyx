@@ -39,7 +39,7 @@ from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
 from syncless.http.errors import (
     PHRASES, REFUSALS, BodyTooLarge, ClientError, ClientGone, ConnectionLost, QueuedTooLong, RequestTimeout,
-    refusal_page,
+    reason_of, refusal_page,
 )
 from syncless.http.log.notices import visible
 from syncless.http.requestids import begin as begin_ids
@@ -228,7 +228,7 @@ cdef class Exchange(Tasklet):
         if self.response.committed:
             return self.peer.abort()
         if isinstance(error, ClientError):
-            return self.send_error_page(error.refusal, error)
+            return self.send_error_page(reason_of(error), error)
         stopped = interrupted or isinstance(error, (TaskletExit, RequestTimeout))
         return self.send_error_page(R_BUSY if stopped else R_FAILED, error)
 

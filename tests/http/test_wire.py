@@ -9,6 +9,7 @@ import urllib.parse
 import pytest
 
 import syncless
+from syncless.http.errors import ClientError
 from syncless.http.request import HeadRequest
 from syncless.http.wire import wire
 
@@ -156,6 +157,19 @@ def test_refusals_tell_the_client_their_reason(start, request_, text):
     client = start.client(start(echo, header_count=2))
     client.send(request_.encode())
     assert client.response()[2].decode().splitlines()[1:] == [text]
+
+
+def test_error_of_an_application_is_answered_by_its_status(start):
+    class Full(ClientError):
+        status = 413
+
+    def application(environ, start_response):
+        raise Full("no more today")
+
+    client = start.client(start(application))
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    status, _, body = client.response()
+    assert status == 413 and body.startswith(b"413 Content Too Large\nThe request body is larger than this")
 
 
 REFUSED_HEADS = [
