@@ -287,6 +287,7 @@ PARTS = [
         "simulate",
         "an hour of seeded schedules and faults under sanitizers",
         "make simulate SECONDS=3600",
+        aside=True,
         after=("build", "sanitize"),  # whose tree it uses
         seconds=2 * 3600,
     ),

@@ -8,12 +8,3 @@ from syncless._core.timers cimport Timer
 cdef Thrown throw_in_time(BaseTasklet target, object exception)
 cdef int stop_throwing(BaseTasklet target, Thrown thrown) except -1
 cdef bint only_bounds(Loop loop, list waiters) noexcept
-
-
-cdef class Alarm:
-    cdef Timer timer
-    cdef BaseTasklet target
-    cdef object exception
-    cdef Thrown thrown              # it has rung; None otherwise
-
-    cdef int _take_back(self) except -1

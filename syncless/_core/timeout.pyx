@@ -1,5 +1,4 @@
-"""Timeout: bounds whatever a block of code waits for (as gevent's class of that name). Alarm: the same in
-short, for the server."""
+"""Timeout: bounds whatever a block of code waits for (as gevent's class of that name)."""
 
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport INT64_MAX, int64_t
@@ -7,7 +6,7 @@ from libc.stdint cimport INT64_MAX, int64_t
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport Loop
 from syncless._core.recorder cimport time_went
-from syncless._core.scheduler cimport BaseTasklet, Scheduler, Thrown, take_back
+from syncless._core.scheduler cimport BaseTasklet, Thrown, take_back
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport get_loop
 from syncless._core.timers cimport Timer, timer_init
@@ -30,27 +29,6 @@ cdef int stop_throwing(BaseTasklet target, Thrown thrown) except -1:
 cdef BaseTasklet stand_in_for(BaseTasklet target):
     """Another may stand for the main tasklet by now, see syncless.stackless."""
     return target.loop.main if isinstance(target, Tasklet) and (<Tasklet> target).is_main else target
-
-
-cdef BaseTasklet start_clock(Timer* timer, object owner, object seconds):
-    """Sets the timer of a Timeout or an Alarm. Returns the tasklet in which it is going to be raised: the
-    current one."""
-    cdef Loop loop = get_loop()
-    cdef int64_t when = deadline_after(seconds)
-    if timer.index >= 0:
-        raise RuntimeError("this timeout has been started already")
-    if loop.current is None:
-        raise RuntimeError("a timeout needs a tasklet to be raised in; a callback of the loop has none")
-    if when != NEVER:
-        loop.timers.add(timer, when)
-        Py_INCREF(owner)                # the heap owns a reference while it is set
-    return loop.current
-
-
-cdef int stop_clock(Timer* timer, object owner, Scheduler loop) except -1:
-    loop.timers.remove(timer)
-    Py_DECREF(owner)
-    return 0
 
 
 cdef object step_of(BaseTasklet target):
@@ -122,11 +100,19 @@ cdef class Timeout(BaseException):
         self._start()
 
     cdef int _start(self) except -1:
-        target = start_clock(&self.timer, self, self.seconds)
+        cdef Loop loop = get_loop()
+        cdef int64_t when = deadline_after(self.seconds)
+        if self.timer.index >= 0:
+            raise RuntimeError("this timeout has been started already")
+        if loop.current is None:
+            raise RuntimeError("a timeout needs a tasklet to be raised in; a callback of the loop has none")
+        if when != NEVER:
+            loop.timers.add(&self.timer, when)
+            Py_INCREF(self)             # the heap owns a reference while it is set
         if self.thrown is not None:
             self._take_back()
-        self.target = target
-        self.step = step_of(target)
+        self.target = loop.current
+        self.step = step_of(self.target)
         return 0
 
     cdef int _begin(self) except -1:
@@ -152,7 +138,8 @@ cdef class Timeout(BaseException):
         """Stops the clock; harmless if it is not running. A timeout that is over but not raised yet will not
         be raised."""
         if self.timer.index >= 0:
-            stop_clock(&self.timer, self, self.target.loop)
+            self.target.loop.timers.remove(&self.timer)
+            Py_DECREF(self)
         elif self.thrown is not None:
             self._take_back()
         self.target = self.step = None
@@ -250,49 +237,6 @@ cdef object remaining_seconds(Loop loop):
         timer = loop.timers.heap[i]
         if timer.fire == time_is_over:
             target = (<Timeout> timer.owner).target
-        elif timer.fire == alarm_rings:
-            target = (<Alarm> timer.owner).target
-        else:
-            continue
-        if timer.when < first and stand_in_for(target) is loop.current:
-            first = timer.when
+            if timer.when < first and stand_in_for(target) is loop.current:
+                first = timer.when
     return None if first == INT64_MAX else max(first - monotonic_ns(), 0) / 1e9
-
-
-cdef void alarm_rings(void* owner) noexcept:
-    cdef Alarm alarm = <Alarm> owner
-    Py_DECREF(alarm)
-    alarm.thrown = throw_in_time(alarm.target, alarm.exception)
-
-
-cdef class Alarm:
-    """Alarm(exception): start(seconds) raises the exception in the tasklet that called it after that time,
-    unless cancel() comes."""
-
-    def __cinit__(self):
-        timer_init(&self.timer, alarm_rings, <void*> self)
-
-    def __init__(self, exception):
-        self.exception = exception
-
-    def start(self, seconds) -> None:
-        target = start_clock(&self.timer, self, seconds)
-        if self.thrown is not None:
-            self._take_back()
-        self.target = target
-
-    def cancel(self) -> None:
-        if self.timer.index >= 0:
-            stop_clock(&self.timer, self, self.target.loop)
-        elif self.thrown is not None:
-            self._take_back()
-        self.target = None
-
-    cdef int _take_back(self) except -1:
-        """It has rung; its tasklet may not have been there yet."""
-        thrown, self.thrown = self.thrown, None
-        return stop_throwing(self.target, thrown)
-
-    @property
-    def pending(self) -> bool:
-        return self.timer.index >= 0

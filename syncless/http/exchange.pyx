@@ -25,7 +25,7 @@ from syncless._core.recorder cimport WaitRecorder, time_went
 from syncless._core.scheduler cimport DEBUG_BUILD, Scheduler, main_of
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport end_process
-from syncless._core.timeout cimport Alarm, stop_throwing, throw_in_time
+from syncless._core.timeout cimport stop_throwing, throw_in_time
 from syncless._core.wait.waitqueue cimport wake_all
 from syncless.http.listener cimport Counters, Listener
 from syncless.http.peer cimport Body, Carried, Incoming, Peer
@@ -37,6 +37,7 @@ from syncless.http.wire.wire cimport CODES, HTTP_2, R_BUSY, R_FAILED, decode_pat
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
+from syncless._core.timeout import Timeout
 from syncless.http.errors import (
     PHRASES, REFUSALS, BodyTooLarge, ClientError, ClientGone, ConnectionLost, QueuedTooLong, RequestTimeout,
     reason_of, refusal_page,
@@ -112,8 +113,8 @@ cdef class Exchange(Tasklet):
 
     cdef int respond_within_limits(self) except -1:
         cdef double seconds = self.listener.limits.request_ns / 1e9
-        cdef Alarm alarm = None
         cdef BaseException failure = None
+        cdef object clock = None
         if self.listener.request_ids:
             given = self.request.field("traceparent") if self.peer.trusted else None
             self.ids = begin_ids(self.id, given)
@@ -125,15 +126,15 @@ cdef class Exchange(Tasklet):
         if self.ends_with_client():
             self.end_with_client(self.peer.may_have_left())
         if seconds:
-            alarm = Alarm(RequestTimeout(f"the request took longer than {seconds} s"))
-            alarm.start(seconds)
+            late = RequestTimeout(f"the request took longer than {seconds} s")
+            clock = Timeout.start_new(seconds, late)
         if self.respond() < 0:
             failure = raised()
-            if alarm is not None and failure is alarm.exception:
+            if clock is not None and failure is clock.exception:
                 failure.args = (f"{failure}{time_went(self, 0)}",)
         self.interrupt_no_more()
-        if alarm is not None:
-            alarm.cancel()
+        if clock is not None:
+            clock.cancel()
         if failure is not None:
             raise failure
         return 0

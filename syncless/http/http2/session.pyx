@@ -324,6 +324,17 @@ nghttp2_option_set_no_closed_streams(options, 1)    # which it keeps for their p
 syncless_leave_to_credit(options)                   # resets, and frames that continue a head: see above
 
 
+cdef struct Settings:
+    nghttp2_settings_entry entries[8]
+    size_t count
+
+
+cdef inline void put_setting(Settings* settings, int32_t id, uint32_t value) noexcept:
+    settings.entries[settings.count].settings_id = id
+    settings.entries[settings.count].value = value
+    settings.count += 1
+
+
 # -- a connection --------------------------------------------------------------------------------------------
 
 
@@ -347,7 +358,7 @@ cdef class HTTP2Session(Frames):
         return loop.push(connection)
 
     cdef int open(self) except -1:
-        cdef nghttp2_settings_entry settings[4]
+        cdef Settings ours
         cdef Buffer* out = &self.connection.stream.out
         cdef const uint8_t* frame = NULL
         cdef ssize_t size
@@ -355,15 +366,13 @@ cdef class HTTP2Session(Frames):
         if nghttp2_session_server_new2(&self.library, callbacks, <void*> self, options):
             raise MemoryError
         self.listener.http2_connections += 1
-        settings[0].settings_id = NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS
-        settings[0].value = UNLIMITED
-        settings[1].settings_id = NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE
-        settings[1].value = self.listener.limits.head.total
-        settings[2].settings_id = NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL
-        settings[2].value = True
-        settings[3].settings_id = NO_RFC7540_PRIORITIES
-        settings[3].value = True
-        nghttp2_submit_settings(self.library, NGHTTP2_FLAG_NONE, settings, 3 + RFC9218)
+        ours.count = 0
+        put_setting(&ours, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, UNLIMITED)      # the first, see below
+        put_setting(&ours, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, self.listener.limits.head.total)
+        put_setting(&ours, NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, True)
+        if RFC9218:
+            put_setting(&ours, NO_RFC7540_PRIORITIES, True)
+        nghttp2_submit_settings(self.library, NGHTTP2_FLAG_NONE, ours.entries, ours.count)
         size = nghttp2_session_mem_send(self.library, &frame)
         if size < FRAME_HEAD + 6:
             raise MemoryError
