@@ -155,7 +155,7 @@ WHEEL = """
     git ls-files -z | grep -zv '^syncless/' | xargs -0 cp --parents -t "$empty"
     cd "$empty"
     PYTHONWARNINGS=ignore venv/bin/python -m pip install --quiet --no-compile --group test
-    venv/bin/python -m tests tests/stackless tests/http/units -m "not slow and not realtime and not wide"
+    venv/bin/python -m tests tests/stackless tests/http/units -m "not slow and not realtime"
 """
 
 OF_USERS = "README.md Makefile setup.py pyproject.toml .ci tests/conftest.py tests/plugin.py"
