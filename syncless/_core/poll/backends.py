@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 
 from syncless._core.poll.poller import Poller, PollPoller, SelectPoller
 
-BACKENDS: dict[str, type[Poller]] = {"poll": PollPoller, "select": SelectPoller}
+NATIVE = {"epoll": "EpollPoller", "kqueue": "KqueuePoller"}
+"""Module -> class of those that setup.py builds where the system has them. The best first."""
+
+BACKENDS: dict[str, type[Poller]] = {}
 """The best first."""
-try:
-    from syncless._core.poll.kqueue import KqueuePoller
-except ModuleNotFoundError:  # setup.py builds each where the system has it
-    pass
-else:
-    BACKENDS = {"kqueue": KqueuePoller, **BACKENDS}
-try:
-    from syncless._core.poll.epoll import EpollPoller
-except ModuleNotFoundError:
-    pass
-else:
-    BACKENDS = {"epoll": EpollPoller, **BACKENDS}
+for _name, _class in NATIVE.items():
+    try:
+        BACKENDS[_name] = getattr(import_module(f"syncless._core.poll.{_name}"), _class)
+    except ModuleNotFoundError:
+        pass
+BACKENDS |= {"poll": PollPoller, "select": SelectPoller}
 
 
 def new_poller() -> Poller:

@@ -1,3 +1,0 @@
-from syncless._core.poll.poller import Poller
-
-class EpollPoller(Poller): ...
