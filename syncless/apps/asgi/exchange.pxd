@@ -61,7 +61,6 @@ cdef class ASGIExchange(Conversation):
     cdef int start_response(self, dict message) except -1
     cdef object send_body(self, dict message)
     cdef object later(self, object function, tuple args)
-    cdef object send_trailers(self, dict message)
     cdef int end_body(self, bint more) except -1
 
 

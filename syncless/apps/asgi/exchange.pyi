@@ -4,6 +4,8 @@ from syncless.apps.asgi.operations import Conversation
 from syncless.http.listener import Listener
 from syncless.http.request import Request
 
+HTTP_EXTENSIONS: dict[str, dict[str, Any]]
+
 class ScopeRequest(Request):
     def __init__(self, scope: dict[str, Any] | None = None) -> None: ...
 

@@ -413,16 +413,9 @@ cdef class ASGIExchange(Conversation):
         if kind is last_body or kind == "http.response.body":
             last_body = kind
             return self.send_body(<dict> message)
-        if kind == "http.response.pathsend" and self.stage == STARTED:
-            return self.later(self._send_path, (message["path"],))
-        if kind == "http.response.zerocopysend" and self.stage == STARTED:
-            part = (message["file"], message.get("offset"), message.get("count"))
-            return self.later(self._send_part, (*part, message.get("more_body", False)))
-        if kind == "http.response.trailers" and self.stage == TRAILING:
-            return self.send_trailers(<dict> message)
-        if kind == "http.response.early_hint":
-            self.send_early_hints([(b"link", link) for link in message.get("links", ())])
-            return None
+        stage, act = EXTENSIONS.get(kind, NO_EXTENSION)
+        if act is not None and stage in (ANY, self.stage):
+            return act(self, <dict> message)
         raise RuntimeError(f"an application cannot send the message {kind!r} here")
 
     cdef int start_response(self, dict message) except -1:
@@ -471,7 +464,10 @@ cdef class ASGIExchange(Conversation):
         self.response.end()
         return self.go_on()
 
-    cdef object send_trailers(self, dict message):
+    def _hint(self, dict message):
+        self.send_early_hints([(b"link", link) for link in message.get("links", ())])
+
+    def _send_trailers(self, dict message):
         """Sent if the response has a place for them and the client wants them."""
         lines = trailer_lines(message)
         if self.response.takes_trailers() and takes_trailers(self.scope["headers"]):
@@ -485,11 +481,18 @@ cdef class ASGIExchange(Conversation):
             self.response.end()
         self.go_on()
 
-    def _send_path(self, path):
-        with open(path, "rb", 0) as file:
-            self._send_part(file, 0, None, False)
+    def _send_path(self, dict message):
+        return self.later(self._put_path, (message["path"],))
 
-    def _send_part(self, file, offset, count, bint more):
+    def _send_part(self, dict message):
+        part = (message["file"], message.get("offset"), message.get("count"))
+        return self.later(self._put_part, (*part, message.get("more_body", False)))
+
+    def _put_path(self, path):
+        with open(path, "rb", 0) as file:
+            self._put_part(file, 0, None, False)
+
+    def _put_part(self, file, offset, count, bint more):
         """In a tasklet of its own: a part of an open file, from its position and to its end by default."""
         cdef int fd = file.fileno()
         with self.turns:
@@ -516,6 +519,22 @@ cdef class ASGIExchange(Conversation):
             self.check_client()
             self.response.put(data, not more)
             self.end_body(more)
+
+
+cdef enum:
+    ANY = -1                # stage
+
+# An extension of ASGI's HTTP protocol: its message, the stage in which that may come, and what it does.
+cdef dict EXTENSIONS = {
+    "http.response.pathsend": (STARTED, ASGIExchange._send_path),
+    "http.response.zerocopysend": (STARTED, ASGIExchange._send_part),
+    "http.response.trailers": (TRAILING, ASGIExchange._send_trailers),
+    "http.response.early_hint": (ANY, ASGIExchange._hint),
+}
+cdef tuple NO_EXTENSION = (ANY, None)
+
+HTTP_EXTENSIONS = {name: {} for name in EXTENSIONS}
+"""As a scope names them."""
 
 
 cdef enum:

@@ -1,5 +1,4 @@
-"""The extensions of ASGI's HTTP protocol: early hints, trailers, parts of files, and the entry of a scope for
-TLS."""
+"""What extensions of ASGI's HTTP protocol need: parts of files, trailers, and the entry of a scope for TLS."""
 
 from __future__ import annotations
 
@@ -11,13 +10,6 @@ from typing import Any
 from syncless.http.content.filepart import region_of
 from syncless.http.wire.wire import is_field
 
-HTTP: dict[str, Any] = {
-    "http.response.pathsend": {},
-    "http.response.zerocopysend": {},
-    "http.response.early_hint": {},
-    "http.response.trailers": {},
-}
-"""As a scope names them."""
 STOPPING = "syncless.stopping"
 """The name of our own, which has an `event`."""
 

@@ -7,8 +7,9 @@ import os
 from typing import Any
 from urllib.parse import quote
 
-from syncless.apps.asgi import extensions
 from syncless.apps.asgi.application import ASGIApplication
+from syncless.apps.asgi.exchange import HTTP_EXTENSIONS
+from syncless.apps.asgi.extensions import STOPPING
 from syncless.apps.asgi.lifespan import Lifespan
 from syncless.apps.asgi.middleware import HooksMiddleware, StaticFilesMiddleware
 from syncless.apps.asgi.tasks import RootTask, Tasks
@@ -101,7 +102,7 @@ class ASGIHost(Host):
             "scheme": "http",
             "server": address[:2] if isinstance(address, tuple) else (os.fsdecode(address), None),
             "root_path": place.prefix,
-            "extensions": {**extensions.HTTP, extensions.STOPPING: {"event": self._stopping}},
+            "extensions": {**HTTP_EXTENSIONS, STOPPING: {"event": self._stopping}},
         }
         application = ASGIApplication(
             call,
