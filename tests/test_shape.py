@@ -350,7 +350,7 @@ def test_nothing_imports_its_own_package_inside_a_function():
 
 
 VERSION = re.compile(
-    r"PY_VERSION_HEX|PY_M[AI][A-Z]+_VERSION|sys\.version_info|hexversion|python_version_tuple"
+    r"PY_VERSION_HEX|PY_M[AI][A-Z]+_VERSION|\bversion_info\b|hexversion|python_version_tuple"
 )
 
 

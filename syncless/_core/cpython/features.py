@@ -27,6 +27,8 @@ ROLLBACK_ENDS_FETCHING = sys.version_info < (3, 11)
 """A rollback of sqlite3 ends the fetching of rows."""
 FORK_EXEC_ASKS_FOR_VFORK = (3, 11) <= sys.version_info < (3, 14)
 """The last argument of _posixsubprocess.fork_exec is allow_vfork."""
+MAP_FLUSH_TAKES_FLAGS = sys.version_info >= (3, 15)
+"""mmap.flush has ``flags``, and a size of -1 is all that follows."""
 
 
 def is_newer_than_known() -> bool:

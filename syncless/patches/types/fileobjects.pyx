@@ -15,7 +15,6 @@ tests/patches/test_files.py::test_what_is_thrown_is_not_lost_in_the_finaliser_of
 
 import _io
 import mmap
-from sys import version_info
 
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
@@ -41,6 +40,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport SHIELDED, BaseTasklet
 from syncless._core.threadloop cimport peek_loop
 
+from syncless._core.cpython.features import MAP_FLUSH_TAKES_FLAGS
 from syncless._core.wait.sync import Event
 
 require("io.FileIO objects")
@@ -217,11 +217,11 @@ cdef class Sync:
 
 def map_flush(self, offset=0, size=None, /, *, flags=0):
     """mmap.flush, cooperative; from CPython 3.15 on with ``flags``, and -1 for all that follows."""
-    if not may_use_threads() or (flags and version_info < (3, 15)):
+    if not may_use_threads() or (flags and not MAP_FLUSH_TAKES_FLAGS):
         place = (offset,) if size is None else (offset, size)
         return original_flush(self, *place, flags=flags) if flags else original_flush(self, *place)
     length = len(self)
-    if size is None or (size == -1 and version_info >= (3, 15)):
+    if size is None or (size == -1 and MAP_FLUSH_TAKES_FLAGS):
         size = length - offset
     if offset < 0 or size < 0 or offset + size > length:
         raise ValueError("flush values out of range")
