@@ -111,7 +111,9 @@ static void build(void) {
         .body_check_ns = 1000000000, .write_check_ns = 1000000000, .chunk_line = 256,
         .trailer_bytes = 8192, .pipelined = 4, .remembered = 8, .head = {8190, 100, 32768}};
     for (i = 200; i < CODES; i++)
-        server.reasons[i] = (struct text){"HTTP/1.1 299 Any\r\n", 18}, server.refusals[i] = text;
+        server.reasons[i] = (struct text){"HTTP/1.1 299 Any\r\n", 18};
+    for (i = 0; i < R_END; i++)
+        server.refusals[i] = text;
     for (i = 0; i < BUCKETS; i++)
         server.bounds[i] = INT64_MAX;
     server.logs = server.counts_time = 1;
