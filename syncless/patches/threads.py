@@ -477,7 +477,8 @@ def patch(patcher: Patcher) -> None:
     _members(patcher, _condition, CONDITION, "takes the long way through Python")
     semaphores = (class_of(threading, name) for name in ("Semaphore", "BoundedSemaphore"))
     for owner in (_module_lock, *semaphores):
-        _give_back(patcher, owner, "release")
+        _done_whole(patcher, owner, "release")
+    _done_whole(patcher, _thread_class, "start")
     _members(patcher, class_of(threading, "Event"), EVENT, "takes the long way through Python")
     if hasattr(_thread_class, "_wait_for_tstate_lock"):
         why = "takes a thread for ended when its join is interrupted"
@@ -504,17 +505,18 @@ def _keep_modules(patcher: Patcher, module: Any) -> None:
     patcher.member_of_module(module, "enabled", False, "loads threading anew for the sake of gevent")
 
 
-def _give_back(patcher: Patcher, owner: Any, name: str) -> None:
-    """Fact: these take a lock to give something back. Danger: what is thrown at a tasklet that waits there
-    leaves it taken for ever; if that is a module's lock, nobody can import the module any more. Decision: it
-    is raised at the next wait. Guarded by tests/patches/test_locks.py."""
+def _done_whole(patcher: Patcher, owner: Any, name: str) -> None:
+    """Fact: these take a lock to give something back, or wait for a thread to begin. Danger: what is thrown at
+    a tasklet that waits there leaves it taken for ever, as a module's lock that nobody can import any more, or
+    leaves a thread that nobody knows. Decision: it is raised at the next wait. Guarded by
+    tests/patches/test_locks.py and test_threads.py."""
     method = getattr(owner, name)
 
     @wraps(method)
-    def given_back(*args: Any, **kwargs: Any) -> Any:
+    def whole(*args: Any, **kwargs: Any) -> Any:
         return uninterrupted(partial(method, **kwargs), *args)
 
-    patcher.member(owner, name, given_back, "may be interrupted in the middle")
+    patcher.member(owner, name, whole, "may be interrupted in the middle")
 
 
 def patch_queue(patcher: Patcher) -> None:
@@ -524,4 +526,4 @@ def patch_queue(patcher: Patcher) -> None:
     fifo = class_of(queue, "Queue")
     _in_place(patcher, _queue.SimpleQueue, SIMPLE_QUEUE, "stops the thread")
     _members(patcher, fifo, QUEUE, "takes the long way through Python")
-    _give_back(patcher, fifo, "task_done")
+    _done_whole(patcher, fifo, "task_done")

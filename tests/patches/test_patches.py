@@ -535,6 +535,17 @@ else:
     assert patched == (status, wanted, errors)
 
 
+def test_all_that_is_put_in_a_place_can_be_shown():
+    """A debugger or a pytest that shows the variables of a frame must not fail by what it meets."""
+    run_python("""
+import gc, syncless.patches
+before = {id(each) for each in gc.get_objects()}
+syncless.patches.patch_all()
+new = [each for each in gc.get_objects() if id(each) not in before]
+assert len([repr(each) for each in new if type(each).__module__.startswith("syncless")]) > 50
+""")
+
+
 def test_subinterpreters_are_left_alone():
     """They share the built-in types that are patched in place; a thread of ours in one of them would end the
     process with it."""

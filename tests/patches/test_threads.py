@@ -305,3 +305,30 @@ thread.join()
 print(made)
 """
     assert run_python(program) == "[1, 2]\n"
+
+
+@pytest.mark.parametrize("target", ["abs", "ctypes.CDLL(None).usleep"], ids=["a tasklet", "an OS thread"])
+def test_start_of_a_thread_is_not_cut(target):
+    """Who is killed while a thread begins knows the thread: a library that has given it something to do keeps
+    its books. What is thrown is raised at the next wait. grpcio starts such a thread in each channel, and the
+    call that it is for would have no owner."""
+    run_python(f"""
+import ctypes, threading
+from syncless.patches import patch_all
+patch_all()
+import syncless
+started = []
+def starts():
+    thread = threading.Thread(target={target}, args=(1,))
+    thread.start()
+    started.append(thread)
+    thread.join()
+    syncless.sleep(0)
+    started.append("not reached")
+for _ in range(20):
+    del started[:]
+    starter = syncless.spawn(starts)
+    syncless.sleep(0)  # it waits for the thread to begin, if that takes a moment
+    starter.kill()
+    assert len(started) == 1 and started[0].ident, started
+""")

@@ -107,7 +107,8 @@ cdef class FileFunction:
         return self.original
 
     def __repr__(self):
-        return f"<cooperative {self.original.__module__}.{self.original.__qualname__}>"
+        owner = getattr(self.original, "__objclass__", self.original)       # a method's module is its class's
+        return f"<cooperative {owner.__module__}.{self.original.__qualname__}>"
 
 
 cdef class DescriptorFunction(FileFunction):
