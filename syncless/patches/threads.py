@@ -506,9 +506,9 @@ def _keep_modules(patcher: Patcher, module: Any) -> None:
 
 
 def _done_whole(patcher: Patcher, owner: Any, name: str) -> None:
-    """Fact: these take a lock to give something back, or wait for a thread to begin. Danger: what is thrown at
-    a tasklet that waits there leaves it taken for ever, as a module's lock that nobody can import any more, or
-    leaves a thread that nobody knows. Decision: it is raised at the next wait. Guarded by
+    """Fact: these take a lock to give something back, or wait for a thread to begin. Danger: what is thrown
+    at a tasklet that waits there leaves it taken for ever, as a module's lock that nobody can import any
+    more, or leaves a thread that nobody knows. Decision: it is raised at the next wait. Guarded by
     tests/patches/test_locks.py and test_threads.py."""
     method = getattr(owner, name)
 

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 import syncless
-from tests.programs import run_unchecked
+from tests.programs import run_python, run_unchecked
 
 
 def test_real_threads_go_on_beside_it():

@@ -1,4 +1,4 @@
-"""What extensions of ASGI's HTTP protocol need: parts of files, trailers, and the entry of a scope for TLS."""
+"""What extensions of ASGI need: parts of files, trailers, and the entry of a scope for TLS."""
 
 from __future__ import annotations
 
