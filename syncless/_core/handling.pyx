@@ -30,7 +30,7 @@ from syncless._core.cpython.threadlocal cimport Locals
 from syncless._core.current cimport acting
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport (
-    COVERED, COVERED_READY, PARKED, READY, RUNNING, SHIELDED, BaseTasklet, is_thrown, keep_pending,
+    COVERED, COVERED_READY, PARKED, READY, RUNNING, SHIELDED, BaseTasklet, is_thrown, keep_thrown,
     main_of, place_of, remove_item,
 )
 from syncless._core.tasklet cimport Tasklet
@@ -202,7 +202,7 @@ cdef class OnTop(Tasklet):
                 place_of(&loop.ready, before) == 0):
             self.refused = error
         else:
-            keep_pending(self.below, error, False)
+            keep_thrown(self.below, error)
         return 0
 
     cdef PyGreenlet* uncover(self, Loop loop, BaseTasklet before) except? NULL:

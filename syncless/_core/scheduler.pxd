@@ -233,6 +233,14 @@ cdef inline int keep_pending(BaseTasklet tasklet, object thrown, bint first) exc
     return 0
 
 
+cdef inline int keep_thrown(BaseTasklet tasklet, object thrown) except -1:
+    """As keep_pending(), as the last; but a KeyboardInterrupt ends a wait that goes on whatever is thrown."""
+    cdef bint first = tasklet.shielded == SHIELDED and isinstance(thrown, KeyboardInterrupt)
+    if first:
+        tasklet.shielded = OPEN
+    return keep_pending(tasklet, thrown, first)
+
+
 cdef inline object next_pending(BaseTasklet tasklet):
     """Removes and returns the first exception that the tasklet has to raise. There is one."""
     cdef list several

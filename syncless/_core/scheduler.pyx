@@ -230,11 +230,7 @@ cdef class Scheduler:
         """
         if tasklet.state == DONE:
             return 0
-        if tasklet.shielded == SHIELDED and isinstance(exception, KeyboardInterrupt):
-            tasklet.shielded = OPEN             # it is raised now
-            keep_pending(tasklet, exception, True)
-        else:
-            keep_pending(tasklet, exception, False)
+        keep_thrown(tasklet, exception)
         if tasklet.state == PARKED and tasklet.shielded != SHIELDED:
             tasklet.state = READY
             tasklet.ready_since = tasklet.loop.clock.now

@@ -332,3 +332,22 @@ for _ in range(20):
     starter.kill()
     assert len(started) == 1 and started[0].ident, started
 """)
+
+
+def test_ctrl_c_that_comes_while_a_thread_begins_is_raised_there():
+    run_python("""
+import _thread, signal, threading
+from syncless.patches import patch_all
+patch_all()
+def stop(number, frame): raise KeyboardInterrupt
+for handler in (signal.default_int_handler, stop):
+    signal.signal(signal.SIGINT, handler)
+    thread = threading.Thread(target=_thread.interrupt_main)
+    try:
+        thread.start()
+        thread.join()
+    except KeyboardInterrupt:
+        thread.join()
+    else:
+        raise AssertionError("not raised")
+""")
