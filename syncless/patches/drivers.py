@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from syncless.patches import grpc, mysql, psycopg2, queries
+from syncless.patches import grpc, mysql, pools, psycopg2, queries
 from syncless.patches.offload import patch_names
 from syncless.patches.registry import Patcher, when_imported
 from syncless.tools.offloading import Offload
@@ -83,6 +83,9 @@ def patch(patcher: Patcher) -> None:
     when_imported(patcher, "psycopg2.extensions", psycopg2.patch)
     when_imported(patcher, "psycopg.waiting", _psycopg)
     when_imported(patcher, "psycopg.connection", queries.psycopg)
+    when_imported(patcher, "psycopg_pool.pool", pools.psycopg_pool)
+    when_imported(patcher, "redis.connection", pools.redis)
+    when_imported(patcher, "httpcore._sync.connection_pool", pools.httpcore)
     when_imported(patcher, "pg8000.core", queries.pg8000)
     when_imported(patcher, "pymysql.connections", mysql.pymysql)
     when_imported(patcher, "MySQLdb.connections", mysql.mysqlclient)

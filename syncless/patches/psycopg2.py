@@ -5,6 +5,9 @@ Fact: libpq keeps connect_timeout, and goes on to the next address when it is ov
 only. Danger: under a callback a silent server is waited for without end. Decision: the callback keeps the
 time of each address, and `connect` begins again with the addresses that are left.
 
+Fact: psycopg2 makes a connection non-blocking before the callback's first step, and libpq then forgets which
+server its next error is about. Decision: the callback says it, in libpq's words.
+
 Fact: COPY and `connection.lobject` first look whether a wait callback is set, for the whole process. Danger:
 if a tasklet executes a statement while the callback is away, it stops all others, for ever if the server
 makes it wait for one of them. Decision: the callback is removed and set again without a bytecode in between,
@@ -50,6 +53,8 @@ _get_os_ident = original_of(_thread.get_ident)
 LARGE_OBJECT = ("read", "write", "seek", "tell", "truncate", "unlink", "export", "close")
 ACTIVE = 1
 """PQTRANS_ACTIVE: a command is under way."""
+NAMED = "connection to server "
+"""How libpq begins an error of a server."""
 WHY = "is refused beside a wait callback"
 
 Address = tuple[str, str, str]
@@ -96,6 +101,16 @@ def _libpq() -> Any:
     with suppress(AttributeError):  # since version 12
         library.PQhostaddr.argtypes, library.PQhostaddr.restype = [ctypes.c_void_p], ctypes.c_char_p
     return library
+
+
+def _server_at(address: Address) -> str:
+    """As libpq names it, since version 14."""
+    host, number, port = address
+    if host.startswith(("/", "@")):
+        return f'{NAMED}on socket "{host}/.s.PGSQL.{port}"'
+    if number and number != host:
+        return f'{NAMED}at "{host}" ({number}), port {port}'
+    return f'{NAMED}at "{host}", port {port}'
 
 
 def _untried(parameters: dict[str, str], address: Address) -> dict[str, str]:
@@ -145,17 +160,17 @@ class Psycopg2:
         """Parks until the server has answered."""
         states = self.extensions
         here = _get_os_ident() in self._blocked
-        limit = (
-            None if here or connection.status != states.STATUS_SETUP else self._connect_seconds(connection)
-        )
+        begins = connection.status == states.STATUS_SETUP
+        limit = self._connect_seconds(connection) if begins and not here else None
         address, until = ("", "", ""), 0.0
-        while (state := connection.poll()) != states.POLL_OK:
+        poll = partial(self._begin, connection, self._address(connection)) if begins else connection.poll
+        while (state := poll()) != states.POLL_OK:
             if state not in (states.POLL_READ, states.POLL_WRITE):
                 raise self.error(f"psycopg2's connection is in the unknown state {state!r}")
             if here:
-                poll = _poll()
-                poll.register(connection, select.POLLIN if state == states.POLL_READ else select.POLLOUT)
-                poll.poll()
+                blocking = _poll()
+                blocking.register(connection, select.POLLIN if state == states.POLL_READ else select.POLLOUT)
+                blocking.poll()
                 continue
             left = None
             if limit is not None:
@@ -165,6 +180,15 @@ class Psycopg2:
                 left = max(0.0, until - time.monotonic())
             if not (wait_readable if state == states.POLL_READ else wait_writable)(connection, left):
                 raise self._timed_out(connection, address)
+
+    def _begin(self, connection: Any, first: Address) -> Any:
+        """A step of a connection that begins. An error says which server it is about, see above."""
+        try:
+            return connection.poll()
+        except self.error as error:
+            if self.extensions.libpq_version() >= 140000 and not str(error).startswith(NAMED):
+                error.args = (f"{_server_at(first)} failed: {error}",)
+            raise
 
     def _connect_seconds(self, connection: Any) -> float | None:
         """connect_timeout, for each address of the server."""
@@ -185,14 +209,7 @@ class Psycopg2:
 
     def _timed_out(self, connection: Any, address: Address) -> Exception:
         """As libpq tells it."""
-        host, number, port = address
-        if host.startswith(("/", "@")):
-            where = f'on socket "{host}/.s.PGSQL.{port}"'
-        elif number and number != host:
-            where = f'at "{host}" ({number}), port {port}'
-        else:
-            where = f'at "{host}", port {port}'
-        error: Exception = self.error(f"connection to server {where} failed: timeout expired\n")
+        error: Exception = self.error(f"{_server_at(address)} failed: timeout expired\n")
         error.untried = _untried(connection.get_dsn_parameters(), address)  # type: ignore[attr-defined]
         return error
 

@@ -59,3 +59,28 @@ def test_psycopg2_tells_which_server_was_silent(how):
         )
     told = f"connection to server at {name}, port {port} failed: timeout expired\n"
     assert done.stdout.endswith(told) and not done.stderr, done.stdout + done.stderr
+
+
+REFUSED = """
+import sys
+if sys.argv[1] == "patched":
+    from syncless.patches import patch_all
+    patch_all()
+import psycopg2
+for host, port in ("127.0.0.1", "1"), ("localhost", "1"), ("127.0.0.1,127.0.0.1", "1,2"), ("/nowhere", "1"):
+    try:
+        psycopg2.connect(host=host, port=port, user="u", dbname="d")
+    except psycopg2.OperationalError as error:
+        print(repr(str(error)))
+"""
+
+
+def test_psycopg2_tells_which_server_has_refused():
+    needs.module("psycopg2", "tells what libpq tells")
+
+    def told(how):
+        command = [sys.executable, "-c", REFUSED, how]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+    plain = told("plain")
+    assert plain.count("connection to server ") >= 5 and told("patched") == plain

@@ -1,0 +1,90 @@
+"""Pools of connections lose none when a tasklet is interrupted that waits for one, or makes one.
+
+Takes: psycopg_pool, redis-py and httpcore, below httpx. Gives: after a Timeout or a kill each connection is
+in its pool, or closed.
+
+Fact: these pools give back what they have taken in `finally` blocks and handlers of Exception; what is thrown
+at a thread from outside comes to them nowhere else, for a thread of the system cannot be interrupted. Danger:
+a client of psycopg_pool that was killed while it waited gets a connection, which nobody gives back. Decision:
+the pool's own handler takes every exception there, as it does for asyncio's cancellation. Danger: httpcore
+counts a connection that was made for an interrupted request, and that nobody has opened, as one in use.
+Decision: what no request holds is closed. Danger: short steps wait here, for a lock in `queue.put` or at the
+end of a response, and for a file when redis-py looks at its own version. Decision: they are not interrupted.
+
+Guarded by tests/patches/test_pools.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from syncless._core.current import uninterrupted
+from syncless.patches.registry import Patcher
+
+WHY = "loses a connection when it is interrupted"
+
+
+def _whole(patcher: Patcher, owner: type, name: str) -> None:
+    """The method is not interrupted."""
+    method: Callable[..., Any] = getattr(owner, name)
+
+    @wraps(method)
+    def uncut(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return uninterrupted(lambda: method(self, *args, **kwargs))
+
+    patcher.member(owner, name, uncut, WHY)
+
+
+def psycopg_pool(patcher: Patcher, module: Any) -> None:
+    patcher.member_of_module(module, "CLIENT_EXCEPTIONS", BaseException, WHY)
+    _whole(patcher, module.ConnectionPool, "run_task")
+    clients = module.WaitingClient
+    wait = clients.wait
+
+    @wraps(wait)
+    def wait_or_refuse(self: Any, timeout: float) -> Any:
+        """One that is interrupted at its lock takes no connection, either."""
+        try:
+            return wait(self, timeout)
+        except BaseException as error:
+            self.error = self.error or error
+            raise
+
+    patcher.member(clients, "wait", wait_or_refuse, WHY)
+
+
+def redis(patcher: Patcher, module: Any) -> None:
+    for pool in (module.ConnectionPool, module.BlockingConnectionPool):
+        _whole(patcher, pool, "make_connection")
+
+
+def httpcore(patcher: Patcher, module: Any) -> None:
+    pools = module.ConnectionPool
+    handle_request = pools.handle_request
+
+    def give_up_lost(pool: Any) -> None:
+        """A connection in use has its request in the pool, until the response is closed."""
+        with pool._optional_thread_lock:
+            held = {id(request.connection) for request in pool._requests}
+            lost = [
+                each
+                for each in pool._connections
+                if id(each) not in held and not each.is_idle() and not each.is_closed()
+            ]
+            for each in lost:
+                pool._connections.remove(each)
+            closing = pool._assign_requests_to_connections() if lost else []
+        pool._close_connections(lost + closing)
+
+    @wraps(handle_request)
+    def handle(self: Any, request: Any) -> Any:
+        try:
+            return handle_request(self, request)
+        except BaseException:
+            give_up_lost(self)
+            raise
+
+    patcher.member(pools, "handle_request", handle, WHY)
+    _whole(patcher, module.PoolByteStream, "close")
