@@ -16,30 +16,17 @@ Guarded by tests/patches/test_pools.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from syncless._core.current import uninterrupted
 from syncless.patches.registry import Patcher
 
 WHY = "loses a connection when it is interrupted"
 
 
-def _whole(patcher: Patcher, owner: type, name: str) -> None:
-    """The method is not interrupted."""
-    method: Callable[..., Any] = getattr(owner, name)
-
-    @wraps(method)
-    def uncut(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return uninterrupted(lambda: method(self, *args, **kwargs))
-
-    patcher.member(owner, name, uncut, WHY)
-
-
 def psycopg_pool(patcher: Patcher, module: Any) -> None:
     patcher.member_of_module(module, "CLIENT_EXCEPTIONS", BaseException, WHY)
-    _whole(patcher, module.ConnectionPool, "run_task")
+    patcher.done_whole(module.ConnectionPool, "run_task", WHY)
     clients = module.WaitingClient
     wait = clients.wait
 
@@ -57,7 +44,7 @@ def psycopg_pool(patcher: Patcher, module: Any) -> None:
 
 def redis(patcher: Patcher, module: Any) -> None:
     for pool in (module.ConnectionPool, module.BlockingConnectionPool):
-        _whole(patcher, pool, "make_connection")
+        patcher.done_whole(pool, "make_connection", WHY)
 
 
 def httpcore(patcher: Patcher, module: Any) -> None:
@@ -87,4 +74,4 @@ def httpcore(patcher: Patcher, module: Any) -> None:
             raise
 
     patcher.member(pools, "handle_request", handle, WHY)
-    _whole(patcher, module.PoolByteStream, "close")
+    patcher.done_whole(module.PoolByteStream, "close", WHY)

@@ -16,11 +16,13 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial, wraps
 from types import BuiltinFunctionType, MethodDescriptorType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from syncless._core.cpython.functions import original_of, take_place
 from syncless._core.cpython.replacing import change_builtin, change_builtin_back, set_in_type
+from syncless._core.current import uninterrupted
 from syncless.tools.imports import when_executed
 
 T = TypeVar("T")
@@ -308,6 +310,16 @@ class Patcher:
             set_in_type(owner, name, old)
 
         self.note(target, new, why, restore)
+
+    def done_whole(self, owner: type, name: str, why: str) -> None:
+        """What is thrown at a tasklet in this method is raised at its next wait after that."""
+        method = getattr(owner, name)
+
+        @wraps(method)
+        def whole(*args: Any, **kwargs: Any) -> Any:
+            return uninterrupted(partial(method, **kwargs), *args)
+
+        self.member(owner, name, whole, why)
 
     def member_of_module(self, module: ModuleType, name: str, new: Any, why: str) -> None:
         """Binds a global of one module only."""

@@ -18,7 +18,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextvars import Context
-from functools import partial, wraps
+from functools import partial
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -26,7 +26,7 @@ from syncless._core.calls.threads import start_os_thread, thread_count
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.cpython.functions import class_of, original_of
 from syncless._core.cpython.threadlocal import separate_thread_locals
-from syncless._core.current import current, may_park, uninterrupted
+from syncless._core.current import current, may_park
 from syncless._core.handling import is_main_thread
 from syncless._core.tasklet import Tasklet, as_thread, at_end_of_slot, end_thread_locals, set_in, spawn
 from syncless._core.threadloop import all_loops, current_loop
@@ -84,6 +84,11 @@ EVENT = {
     "wait": locks.event_wait,
 }
 QUEUE = {"put": locks.queue_put, "get": locks.queue_get}
+INTERRUPTED = "may be interrupted in the middle"
+"""Fact: these take a lock to give something back, or wait for a thread to begin. Danger: what is thrown at a
+tasklet that waits there leaves it taken for ever, as a module's lock that nobody can import any more, or
+leaves a thread that nobody knows. Decision: it is raised at the next wait. Guarded by
+tests/patches/test_locks.py and test_threads.py."""
 HANDLERS = frozenset({"asgiref.sync", "falcon.util.sync", "litestar.concurrency", "quart.utils"})
 """Modules that call synchronous handlers by the default executor of asyncio's loop."""
 
@@ -477,8 +482,8 @@ def patch(patcher: Patcher) -> None:
     _members(patcher, _condition, CONDITION, "takes the long way through Python")
     semaphores = (class_of(threading, name) for name in ("Semaphore", "BoundedSemaphore"))
     for owner in (_module_lock, *semaphores):
-        _done_whole(patcher, owner, "release")
-    _done_whole(patcher, _thread_class, "start")
+        patcher.done_whole(owner, "release", INTERRUPTED)
+    patcher.done_whole(_thread_class, "start", INTERRUPTED)
     _members(patcher, class_of(threading, "Event"), EVENT, "takes the long way through Python")
     if hasattr(_thread_class, "_wait_for_tstate_lock"):
         why = "takes a thread for ended when its join is interrupted"
@@ -505,20 +510,6 @@ def _keep_modules(patcher: Patcher, module: Any) -> None:
     patcher.member_of_module(module, "enabled", False, "loads threading anew for the sake of gevent")
 
 
-def _done_whole(patcher: Patcher, owner: Any, name: str) -> None:
-    """Fact: these take a lock to give something back, or wait for a thread to begin. Danger: what is thrown
-    at a tasklet that waits there leaves it taken for ever, as a module's lock that nobody can import any
-    more, or leaves a thread that nobody knows. Decision: it is raised at the next wait. Guarded by
-    tests/patches/test_locks.py and test_threads.py."""
-    method = getattr(owner, name)
-
-    @wraps(method)
-    def whole(*args: Any, **kwargs: Any) -> Any:
-        return uninterrupted(partial(method, **kwargs), *args)
-
-    patcher.member(owner, name, whole, "may be interrupted in the middle")
-
-
 def patch_queue(patcher: Patcher) -> None:
     import _queue
     import queue
@@ -526,4 +517,4 @@ def patch_queue(patcher: Patcher) -> None:
     fifo = class_of(queue, "Queue")
     _in_place(patcher, _queue.SimpleQueue, SIMPLE_QUEUE, "stops the thread")
     _members(patcher, fifo, QUEUE, "takes the long way through Python")
-    _done_whole(patcher, fifo, "task_done")
+    patcher.done_whole(fifo, "task_done", INTERRUPTED)
