@@ -144,16 +144,17 @@ def give_way() -> None:
     take_turns()
 
 
-def uninterrupted(function, *args):
-    """function(*args), whose waits raise nothing that is thrown at the current tasklet, which keeps it for
-    its next wait after that; but KeyboardInterrupt is raised. For what must be done whatever happens."""
+def uninterrupted(function, *args, **kwargs):
+    """function(*args, **kwargs), whose waits raise nothing that is thrown at the current tasklet, which keeps
+    it for its next wait after that; but KeyboardInterrupt is raised. For what must be done whatever
+    happens."""
     cdef BaseTasklet me = peek_loop().current if may_park() else None
     cdef int before
     if me is None:
-        return function(*args)
+        return function(*args, **kwargs)
     before, me.shielded = me.shielded, SHIELDED
     try:
-        return function(*args)
+        return function(*args, **kwargs)
     finally:
         me.shielded = before
 

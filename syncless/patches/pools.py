@@ -16,9 +16,10 @@ Guarded by tests/patches/test_pools.py.
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
+from syncless._core.current import uninterrupted
 from syncless.patches.registry import Patcher
 
 WHY = "loses a connection when it is interrupted"
@@ -44,7 +45,11 @@ def psycopg_pool(patcher: Patcher, module: Any) -> None:
 
 def redis(patcher: Patcher, module: Any) -> None:
     for pool in (module.ConnectionPool, module.BlockingConnectionPool):
-        patcher.done_whole(pool, "make_connection", WHY)
+        for name in ("make_connection", "release"):
+            patcher.done_whole(pool, name, WHY)
+    for name in [name for name in vars(module) if name.startswith("record_connection_")]:
+        count = getattr(module, name)
+        patcher.member_of_module(module, name, partial(uninterrupted, count), WHY)
 
 
 def httpcore(patcher: Patcher, module: Any) -> None:

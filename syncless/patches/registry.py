@@ -16,7 +16,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial, wraps
+from functools import wraps
 from types import BuiltinFunctionType, MethodDescriptorType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
@@ -317,7 +317,7 @@ class Patcher:
 
         @wraps(method)
         def whole(*args: Any, **kwargs: Any) -> Any:
-            return uninterrupted(partial(method, **kwargs), *args)
+            return uninterrupted(method, *args, **kwargs)
 
         self.member(owner, name, whole, why)
 
