@@ -222,6 +222,8 @@ class _Spawn:
         self.ctypes, self.library = ctypes, ctypes.CDLL(None)
         if sys.platform != "linux" or type(argv) not in (list, tuple) or not argv or not argv[0]:
             raise ValueError
+        if not (isinstance(resetids, int) and isinstance(setsid, int)):
+            raise TypeError
         variables = [(os.fsencode(key), os.fsencode(env[key])) for key in env]
         if any(b"=" in key for key, _ in variables):
             raise ValueError

@@ -59,7 +59,7 @@ def _without_ours(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-def dump_traceback(file: Any = sys.stderr, all_threads: bool = True) -> None:
+def dump_traceback(file: Any = None, all_threads: bool = True) -> None:
     """faulthandler.dump_traceback: the threads that are tasklets and wait follow the others."""
     file = sys.stderr if file is None else file
     _dump_traceback(file, all_threads)

@@ -319,6 +319,15 @@ def spawned():
     with contextlib.suppress(FileNotFoundError):
         os.posix_spawn(os.path.abspath("nothing"), ["me"], {})
         return "found"
+    several = [{"setpgroup": "1"}, {"setsigmask": ["1"]}, {"file_actions": [None]}]
+    if sys.version_info < (3, 12):  # later any object is true or false
+        several.append({"resetids": "1"})
+    for wrong in several:
+        try:
+            pid = os.posix_spawn(os.path.abspath("sh"), ["me", "-c", "exit 5"], {}, **wrong)
+        except TypeError:
+            continue
+        codes.append((*wrong, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
     return codes, pathlib.Path("out").read_text()
 
 
