@@ -527,3 +527,23 @@ assert writer.result() == 200_000
 file.close()
 """
     check(program, timeout=30)
+
+
+@pytest.mark.parametrize("flags", ["os.O_RDONLY", "os.O_RDONLY | os.O_EXCL", "os.O_RDONLY | os.O_CREAT"])
+def test_whatever_flags_make_a_fifo_wait_for_its_other_end_let_others_run(tmp_path, flags):
+    """Where the file system is known as quick, so that its files are opened directly."""
+    check(
+        f"""
+    import os, signal, sys, syncless
+    signal.alarm(60)
+    os.chdir(sys.argv[1])
+    os.mkfifo("fifo")
+    open("file", "w").close()
+    for _ in range(100): os.close(os.open("file", os.O_RDONLY))
+    reader = syncless.spawn(os.open, "fifo", {flags})
+    while reader.waiting_for is None: syncless.sleep(0)
+    writer = os.open("fifo", os.O_WRONLY)
+    os.close(reader.result()); os.close(writer)
+    """,
+        tmp_path,
+    )

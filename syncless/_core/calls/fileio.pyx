@@ -91,7 +91,7 @@ def file_readall(self):
     if file == NULL or not file.readable:
         return original_readall(self)
     if look(file.fd, &kind) == 0 and kind.file:
-        return rest_of_file(file.fd, kind.size)
+        return rest_of_file(self, file.fd, kind.size)
     pieces = []
     while True:
         try:
@@ -116,7 +116,7 @@ cdef object resized(PyObject* whole, Py_ssize_t size, Py_ssize_t used):
     return data
 
 
-cdef object rest_of_file(int fd, int64_t size):
+cdef object rest_of_file(object self, int fd, int64_t size):
     """In one piece of memory, made as large as the file seems to be: some say 0, and some grow."""
     cdef off_t here = lseek(fd, 0, SEEK_CUR)
     cdef Py_ssize_t room = max(0, size - here) + 1 if 0 <= here else 1, done = 0, n
@@ -125,7 +125,7 @@ cdef object rest_of_file(int fd, int64_t size):
         room = PIECE
     data = PyBytes_FromStringAndSize(NULL, room)
     while True:
-        n = read_into(fd, data, PyBytes_AS_STRING(data) + done, room - done, HERE)
+        n = read_into(fd, data, PyBytes_AS_STRING(data) + done, room - done, HERE, kept(fd, self))
         done += n
         if done < room:
             break

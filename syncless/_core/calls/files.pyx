@@ -18,6 +18,8 @@ costs as much as five system calls.
 import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 from libc.errno cimport EINVAL, ENOENT, errno
 from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t
@@ -27,11 +29,15 @@ from posix.unistd cimport close as close_fd
 
 from syncless._core.calls.filesystems cimport (
     FileSystem, Kind, Trial, any_slow, begin_call, forget, in_pool, in_pool_of, look_at, never, of_descriptor,
-    of_path, pools_all, reads_at_once, took, tried,
+    of_path, pools_all, reads_at_once, timed, took, tried,
 )
 from syncless._core.cpython.compat cimport Py_IsFinalizing
+from syncless._core.cpython.vectorcall cimport (
+    PyObject_Vectorcall, PyVectorcall_NARGS, Vectorcall, call_by,
+)
 from syncless._core.current cimport may_park, take_turns
 from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport is_poll_due
 from syncless._core.threadloop cimport peek_loop
 
 from syncless._core.calls.filesystems import forget_directories
@@ -42,6 +48,18 @@ cdef object fifos = ThreadPool(1024)  # the other end of a FIFO may itself wait 
 
 cdef object IS_A_FIFO = object()
 
+# flags by which open() waits for no other end of a FIFO: O_DIRECTORY is one bit of O_TMPFILE; both of the
+# others make a new file
+cdef long NEVER_WAITS = os.O_NONBLOCK | getattr(os, "O_DIRECTORY", 0), IS_NEW = os.O_CREAT | os.O_EXCL
+
+
+cdef bint never_waits(object flags) except -1:
+    cdef long bits
+    if type(flags) is not int or not 0 <= flags <= INT_MAX:
+        return False
+    bits = flags
+    return bits & NEVER_WAITS or bits & IS_NEW == IS_NEW
+
 cdef enum:
     ENTRY_NS = 2_000_000
 
@@ -51,9 +69,18 @@ cpdef bint may_use_threads() noexcept:
     return may_park() and not never() and not Py_IsFinalizing()
 
 
+cdef Trial FREE = Trial(FileSystem(0))  # of a call that asks no file system
+FREE.left = 0
+
+
 cdef class FileFunction:
-    """A function whose first argument is a path or a descriptor."""
+    """A function whose first argument is a path or a descriptor.
+
+    Most calls are made directly, and are to cost little more than the function itself: call_quickly() has
+    no tuple of the arguments, and asks trial() whether it may. made() has the rule for all others."""
+    cdef Vectorcall vectorcall
     cdef readonly object original
+    cdef Trial latest                   # most calls are on one file system
     cdef dict __dict__                  # names borrowed from the original
     cdef object in_thread
     cdef bint listed, two, last, asks
@@ -70,7 +97,28 @@ cdef class FileFunction:
         self.last = last
         self.asks = asks
 
+    def __cinit__(self, *args, **kwargs):
+        self.vectorcall = call_quickly
+
     def __call__(self, *args, **kwargs):
+        return self.made(args, kwargs)
+
+    cdef Trial trial(self, PyObject** args, Py_ssize_t count, int64_t* started):
+        """Of the call with these arguments, of which there is at least one; None for what is left to made().
+        `started` is set if something has been asked of the file system already."""
+        cdef FileSystem system
+        path = <object> args[0]
+        if self.two or self.last or type(path) is int:
+            return None
+        system = of_path(path, self.listed, None)
+        return None if system is None else self.trial_on(system)
+
+    cdef Trial trial_on(self, FileSystem system):
+        if self.latest is None or self.latest.system is not system:
+            self.latest = system.trial_of(self.trial_key())
+        return self.latest
+
+    cdef object made(self, tuple args, dict kwargs):
         if self.asks:
             take_turns()
         return self.call(args, kwargs) if may_use_threads() else self.original(*args, **kwargs)
@@ -111,10 +159,52 @@ cdef class FileFunction:
         return f"<cooperative {owner.__module__}.{self.original.__qualname__}>"
 
 
+cdef PyObject* call_quickly(PyObject* function, PyObject** args, size_t flags, PyObject* names) except NULL:
+    cdef FileFunction this = <FileFunction> function
+    cdef Py_ssize_t count = PyVectorcall_NARGS(flags), i
+    cdef Loop loop = peek_loop()
+    cdef Trial trial = None
+    cdef int64_t started = 0
+    if count and loop is not None and loop.current is not None and not has_directory(names):
+        if this.asks and is_poll_due(&loop.clock):
+            loop.yield_()
+        if not never() and not Py_IsFinalizing():
+            trial = this.trial(args, count, &started)
+            if trial is FREE:
+                return PyObject_Vectorcall(this.original, args, flags, names)
+            if trial is not None and trial.direct():
+                return timed(started if started else begin_call(), trial, this.original, args, flags, names)
+    named = {}
+    if names != NULL:
+        for i in range(len(<tuple> names)):
+            named[(<tuple> names)[i]] = <object> args[count + i]
+    found = this.made(tuple([<object> args[i] for i in range(count)]), named)
+    Py_INCREF(found)
+    return <PyObject*> found
+
+
+cdef bint has_directory(PyObject* names) noexcept:
+    """Whether one of these arguments may name a directory to which the path is relative."""
+    if names == NULL:
+        return False
+    for name in <tuple> names:
+        if name != "follow_symlinks" and name != "mode":
+            return True
+    return False
+
+
 cdef class DescriptorFunction(FileFunction):
     """One of a descriptor: fstat, close, ftruncate. Direct for other descriptors than files."""
 
-    def __call__(self, *args, **kwargs):
+    cdef Trial trial(self, PyObject** args, Py_ssize_t count, int64_t* started):
+        cdef FileSystem system
+        fd = <object> args[0]
+        if type(fd) is not int or not 0 <= fd <= INT_MAX:
+            return None
+        system = of_descriptor(fd)
+        return FREE if system is None else self.trial_on(system)
+
+    cdef object made(self, tuple args, dict kwargs):
         if self.asks:
             take_turns()
         if args and type(args[0]) is int and 0 <= args[0] <= INT_MAX:
@@ -131,9 +221,14 @@ cdef bint asks_for_the_end(tuple args, Py_ssize_t whence) except -1:
 cdef class SeekFunction(DescriptorFunction):
     """lseek."""
 
-    def __call__(self, *args, **kwargs):
+    cdef Trial trial(self, PyObject** args, Py_ssize_t count, int64_t* started):
+        if count < 3 or type(<object> args[2]) is int and <object> args[2] in (SEEK_SET, SEEK_CUR):
+            return FREE
+        return DescriptorFunction.trial(self, args, count, started)
+
+    cdef object made(self, tuple args, dict kwargs):
         if asks_for_the_end(args, 2):
-            return DescriptorFunction.__call__(self, *args, **kwargs)
+            return DescriptorFunction.made(self, args, kwargs)
         return self.original(*args, **kwargs)
 
 
@@ -168,12 +263,16 @@ cdef class _Closing:
 cdef object closed_by(FileSystem system, object key, object function, tuple args, dict kwargs):
     """As tried(), for what closes something: it does so though its tasklet is killed meanwhile."""
     cdef _Closing closing
+    cdef Trial trial
     if system is None or not may_use_threads():
         return function(*args, **kwargs)
+    trial = system.trial_of(key)
+    if trial.direct():
+        return tried(trial, function, args, kwargs)
     closing = _Closing.__new__(_Closing)
     closing.original = function
     try:
-        return tried(system.trial_of(key), closing, args, kwargs)
+        return tried(trial, closing, args, kwargs)
     except BaseException:
         if not closing.begun:
             closing.args, closing.kwargs = args, kwargs
@@ -184,7 +283,13 @@ cdef object closed_by(FileSystem system, object key, object function, tuple args
 cdef class ClosingFunction(DescriptorFunction):
     """close."""
 
-    def __call__(self, *args, **kwargs):
+    cdef Trial trial(self, PyObject** args, Py_ssize_t count, int64_t* started):
+        fd = <object> args[0]
+        if type(fd) is int and 0 <= fd <= INT_MAX:
+            close_under_waiters(fd)
+        return DescriptorFunction.trial(self, args, count, started)
+
+    cdef object made(self, tuple args, dict kwargs):
         fd = args[0] if args else kwargs.get("fd")
         if type(fd) is not int or not 0 <= fd <= INT_MAX:
             return self.original(*args, **kwargs)
@@ -197,7 +302,10 @@ cdef class EntryMethod(FileFunction):
     """A method of os.DirEntry: most know the answer already, so it is on trial only when that has taken
     long."""
 
-    def __call__(self, *args, **kwargs):
+    cdef Trial trial(self, PyObject** args, Py_ssize_t count, int64_t* started):
+        return None
+
+    cdef object made(self, tuple args, dict kwargs):
         cdef int64_t started
         cdef FileSystem system
         if not may_use_threads():
@@ -217,7 +325,10 @@ cdef class EntryMethod(FileFunction):
 cdef class SlowFunction(FileFunction):
     """One that waits for a disk by its nature: fsync. Always in a thread."""
 
-    def __call__(self, *args, **kwargs):
+    cdef Trial trial(self, PyObject** args, Py_ssize_t count, int64_t* started):
+        return None
+
+    cdef object made(self, tuple args, dict kwargs):
         if not may_use_threads():
             return self.original(*args, **kwargs)
         return in_pool(args[0] if args and type(args[0]) is int and args[0] <= INT_MAX else -1, self.original,
@@ -226,6 +337,14 @@ cdef class SlowFunction(FileFunction):
 
 cdef class OpenFunction(FileFunction):
     """os.open. A FIFO may wait for its other end for ever: each has a thread of its own."""
+
+    cdef Trial trial(self, PyObject** args, Py_ssize_t count, int64_t* started):
+        cdef Trial trial = FileFunction.trial(self, args, count, started)
+        cdef Kind kind
+        if trial is None or not trial.direct() or (count > 1 and never_waits(<object> args[1])):
+            return trial
+        started[0] = begin_call()
+        return None if look_at(<object> args[0], -1, &kind) == 0 and kind.fifo else trial
 
     cdef object call(self, tuple args, dict kwargs):
         path = args[0] if args else kwargs.get("path")
@@ -238,11 +357,18 @@ cdef class OpenFunction(FileFunction):
 cdef class ChangeDirectory(FileFunction):
     """os.chdir: relative names mean others from then on."""
 
-    def __call__(self, *args, **kwargs):
+    cdef Trial trial(self, PyObject** args, Py_ssize_t count, int64_t* started):
+        return None
+
+    cdef object made(self, tuple args, dict kwargs):
         try:
-            return FileFunction.__call__(self, *args, **kwargs)
+            return FileFunction.made(self, args, kwargs)
         finally:
             forget_directories()
+
+
+cdef FileFunction one = FileFunction.__new__(FileFunction)
+call_by(FileFunction, <char*> &one.vectorcall - <char*> <PyObject*> one)
 
 
 cpdef bint is_slow(int fd) except -1:

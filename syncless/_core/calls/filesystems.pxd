@@ -1,5 +1,6 @@
 """Which file systems answer at once, and whether a part of a file lies in memory. See filesystems.pyx."""
 
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 
@@ -49,17 +50,19 @@ cdef int64_t took(int64_t started) noexcept nogil
 cdef int look(int fd, Kind* kind) noexcept
 cdef int look_at(object path, int fd, Kind* kind) noexcept
 cdef FileSystem of_descriptor(int fd)
-cdef int keep(int fd, object owner) except -1
+cdef int keep(int fd, object owner, Kind* kind) except -1
 cdef void forget(int fd) noexcept
 cdef void forget_files() noexcept
 cdef FileSystem kept(int fd, object owner)
 cdef FileSystem of_device(unsigned long long device)
 cdef int64_t fresh_ns(int fd) noexcept
-cdef object of_path(object path, bint listed, object dir_fd)
+cdef FileSystem of_path(object path, bint listed, object dir_fd)
 cdef object in_pool(int fd, object function, tuple args, dict kwargs)
 cdef object in_pool_of(object path, bint listed, object dir_fd, object key, object function, tuple args,
     dict kwargs)
 cdef object tried(Trial trial, object function, tuple args, dict kwargs)
+cdef PyObject* timed(int64_t started, Trial trial, object function, PyObject** args, size_t count,
+    PyObject* names) except NULL
 cdef bint any_slow() noexcept
 cdef bint never() noexcept
 cdef bint pools_all() noexcept

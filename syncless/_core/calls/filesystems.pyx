@@ -37,6 +37,8 @@ from libc.string cimport memset
 
 from syncless._core.arrays cimport with_place_for
 from syncless._core.clock cimport monotonic_ns
+from syncless._core.cpython.compat cimport put_back, set_aside
+from syncless._core.cpython.vectorcall cimport PyObject_Vectorcall
 from syncless._core.loop cimport Loop
 from syncless._core.threadloop cimport peek_loop
 
@@ -47,6 +49,7 @@ cdef extern from *:
     """
     #include <errno.h>
     #include <fcntl.h>
+    #include <string.h>
     #include <sys/resource.h>
     #include <sys/stat.h>
     #include "syncless_config.h"
@@ -97,7 +100,36 @@ cdef extern from *:
         return 0;
     }
     #endif
+
+    static inline const char *syncless_last_slash(const char *text, size_t size) {
+        while (size && text[size - 1] != '/')
+            size--;
+        return size ? text + size - 1 : NULL;
+    }
+    /* The length of the part of a path up to its last slash, 0 if there is none; -1 for others than ASCII. */
+    static inline Py_ssize_t syncless_directory_size(PyObject *path) {
+        const char *text, *slash;
+        if (!PyUnicode_IS_COMPACT_ASCII(path))
+            return -1;
+        text = (const char *) PyUnicode_1BYTE_DATA(path);
+        slash = syncless_last_slash(text, (size_t) PyUnicode_GET_LENGTH(path));
+        return slash ? slash + 1 - text : 0;
+    }
+    /* Whether a path of ASCII begins with this one, which has that length. */
+    static inline int syncless_begins_with(PyObject *path, PyObject *directory, Py_ssize_t size) {
+        return PyUnicode_IS_COMPACT_ASCII(directory) && PyUnicode_GET_LENGTH(directory) == size
+            && !memcmp(PyUnicode_1BYTE_DATA(path), PyUnicode_1BYTE_DATA(directory), (size_t) size);
+    }
+    static inline const char *syncless_text(PyObject *path) {   /* of a path of ASCII, else NULL */
+        if (PyUnicode_CheckExact(path) && PyUnicode_IS_COMPACT_ASCII(path)
+                && strlen((const char *) PyUnicode_1BYTE_DATA(path)) == (size_t) PyUnicode_GET_LENGTH(path))
+            return (const char *) PyUnicode_1BYTE_DATA(path);
+        return NULL;
+    }
     """
+    Py_ssize_t syncless_directory_size(object path) noexcept
+    bint syncless_begins_with(object path, object directory, Py_ssize_t size) noexcept
+    const char* syncless_text(object path) noexcept
     int AT_FDCWD
     int syncless_look(int fd, const char* path, int fresh, Kind* kind) nogil
     long syncless_count_waits() noexcept nogil
@@ -134,6 +166,8 @@ cdef dict devices = {}                  # device -> FileSystem
 # directory as written, with its slash if it is part of a path; "" the working directory -> FileSystem
 cdef dict directories = {}
 cdef FileSystem latest = None           # most descriptors are of one file system
+cdef str latest_directory = None        # a key of `directories`: most paths are in the same one as the last
+cdef FileSystem latest_there = None     # its value
 cdef dict shares = {}                   # mount point -> Share, for paths whose file system is not known
 cdef object elsewhere = Share(THREADS)  # for calls on no file system
 
@@ -214,6 +248,7 @@ def file_systems() -> list:
 def forget_directories() -> None:
     """To be called when the working directory has changed: relative names mean others."""
     directories.clear()
+    forget_latest()
 
 
 def forget_file_systems() -> None:
@@ -224,10 +259,16 @@ def forget_file_systems() -> None:
         system.trials.clear()
         system.slow = 0                 # a database may keep it
     forget_files()
-    directories.clear()
+    forget_directories()
     devices.clear()
     slow_count = 0
     latest = None
+
+
+cdef int forget_latest() except -1:
+    global latest_directory, latest_there
+    latest_directory = latest_there = None
+    return 0
 
 
 cdef int64_t begin_call() noexcept:
@@ -271,14 +312,18 @@ cdef int look_at(object path, int fd, Kind* kind) noexcept:
     there is nothing, or no path."""
     cdef const char* name
     cdef int found
-    try:
-        if isinstance(path, int):
+    name = syncless_text(path)
+    if name == NULL:
+        try:
+            if isinstance(path, int):
+                return -1
+            encoded = os.fsencode(path)
+            if 0 in <bytes> encoded:
+                return -1
+            name = encoded
+        except (TypeError, ValueError):
             return -1
-        encoded = os.fsencode(path)
-        if not encoded or 0 in <bytes> encoded:
-            return -1
-        name = encoded
-    except (TypeError, ValueError):
+    if name[0] == 0:
         return -1
     with nogil:
         found = syncless_look(AT_FDCWD if fd < 0 else fd, name, False, kind)
@@ -317,13 +362,18 @@ cdef Opened* files = NULL
 cdef int files_room = 0
 
 
-cdef int keep(int fd, object owner) except -1:
+cdef int keep(int fd, object owner, Kind* kind) except -1:
     """Notes the file system of a file that `owner` has just opened, and closes by close_under_waiters(). 1:
-    the file system was new, and others may have run meanwhile; so another look is needed."""
+    the file system was new, and others may have run meanwhile; so another look is needed. `kind`: that of
+    the file, if it has been looked at."""
     global files
-    cdef Kind kind
+    cdef Kind found
     cdef Opened* grown
-    if look(fd, &kind) or not kind.file:
+    if kind == NULL:
+        kind = &found
+        if look(fd, kind):
+            return 0
+    if not kind.file:
         return 0
     if latest is None or latest.device != kind.device:
         of_device(kind.device)
@@ -377,10 +427,15 @@ cdef object directory_of(object path, bint listed):
     return "" if slash < 0 else PyUnicode_Substring(path, 0, slash + 1)
 
 
-cdef object of_path(object path, bint listed, object dir_fd):
-    """The FileSystem of a path's directory (of the path itself, if it is `listed`), or None if it is not
-    known."""
+cdef FileSystem of_path(object path, bint listed, object dir_fd):
+    """That of a path's directory (of the path itself, if it is `listed`), or None if it is not known."""
+    global latest_directory, latest_there
     cdef PyObject* found
+    cdef Py_ssize_t size = -1
+    if type(path) is str and dir_fd is None and not listed:
+        size = syncless_directory_size(path)
+        if size >= 0 and latest_directory is not None and syncless_begins_with(path, latest_directory, size):
+            return latest_there
     if type(path) is int:
         return of_number(path)
     if dir_fd is not None and type(dir_fd) is int:
@@ -389,7 +444,11 @@ cdef object of_path(object path, bint listed, object dir_fd):
     if key is None:
         return None
     found = PyDict_GetItemWithError(directories, key)
-    return <object> found if found != NULL else None
+    if found == NULL:
+        return None
+    if size >= 0:
+        latest_directory, latest_there = key, <FileSystem> found
+    return <FileSystem> found
 
 
 cdef int64_t fresh_ns(int fd) noexcept:
@@ -401,6 +460,21 @@ cdef int64_t fresh_ns(int fd) noexcept:
         syncless_look(fd, b"", True, &kind)
         started = took(started)
     return started
+
+
+cdef PyObject* timed(int64_t started, Trial trial, object function, PyObject** args, size_t count,
+        PyObject* names) except NULL:
+    """function() with these arguments, directly, as its trial allows."""
+    cdef PyObject* made = PyObject_Vectorcall(function, args, count, names)
+    cdef PyObject* raised[3]
+    started = took(started)
+    if started > slow_ns:
+        if made == NULL:
+            set_aside(raised)
+        trial.answered(started, False)
+        if made == NULL:
+            put_back(raised)
+    return made
 
 
 def _timed(Trial trial, function, tuple args, dict kwargs):
@@ -448,6 +522,7 @@ def _measured(directory, int fd, key, function, tuple args, dict kwargs):
     if fd < 0:
         if len(directories) >= room:
             directories.clear()
+        forget_latest()
         directories[directory] = system
     trial = system.trial_of(key)
     if spent > slow_ns:

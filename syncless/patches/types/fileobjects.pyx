@@ -21,7 +21,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport errno
 from libc.limits cimport INT_MAX
-from libc.stdint cimport uintptr_t
+from libc.stdint cimport int64_t, uintptr_t
 from libc.string cimport strerror
 from posix.unistd cimport close as os_close
 
@@ -29,7 +29,8 @@ from syncless._core.calls.files cimport (
     asks_for_the_end, close_under_waiters, closed_by, may_use_threads, opened, tried_on,
 )
 from syncless._core.calls.filesystems cimport (
-    FileSystem, forget, forget_files, in_pool, keep, kept, of_descriptor, tried,
+    FileSystem, Kind, Trial, begin_call, forget, forget_files, in_pool, keep, kept, look_at, of_descriptor,
+    of_path, took, tried,
 )
 from syncless._core.cpython.layouts cimport SynclessFileIO, buffered_owner_at, require
 from syncless._core.cpython.replacing cimport (
@@ -113,6 +114,12 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
     """FileIO(file, mode, closefd, opener)."""
     cdef dict kwargs
     cdef tuple positional = args
+    cdef FileSystem system
+    cdef Trial trial
+    cdef Kind kind
+    cdef int64_t started
+    cdef int looked
+    cdef bint directly
     take_turns()
     if not may_use_threads():
         return original_init(self, args, named)
@@ -127,9 +134,24 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
         tried_on(name, run_init, run_init, (self, args, kwargs), {})
         return 0
     forget((<SynclessFileIO*> <PyObject*> self).fd)     # which it closes, if it is made a second time
-    opened(run_init, (self, args, kwargs), {}, name, None)
-    if keep((<SynclessFileIO*> <PyObject*> self).fd, self):
-        keep((<SynclessFileIO*> <PyObject*> self).fd, self)
+    system = of_path(name, False, None)
+    trial = None if system is None else system.trial_of("open")
+    directly = trial is not None and trial.direct()
+    started = looked = 0
+    if directly:                            # as opened() does it, and the look serves keep(), too
+        started = begin_call()
+        looked = look_at(name, -1, &kind)
+        directly = looked != 0 or not kind.fifo
+    if not directly:
+        opened(run_init, (self, args, kwargs), {}, name, None)
+        looked = -1
+    else:
+        try:
+            original_init(self, args, named)
+        finally:
+            trial.answered(took(started), False)
+    if keep((<SynclessFileIO*> <PyObject*> self).fd, self, NULL if looked else &kind):
+        keep((<SynclessFileIO*> <PyObject*> self).fd, self, NULL)
     return 0
 
 
