@@ -191,6 +191,69 @@ def test_only_what_may_wait_is_executed_in_threads(tmp_path):
     )
 
 
+def test_quick_statements_that_write_need_no_thread(tmp_path):
+    """Once they have been quick. In a thread are those that sync or give rows, and those that must not
+    overtake others, or meet a lock."""
+    check(
+        COUNT
+        + """
+    from syncless.patches.sqlite import databases
+    from tests.waiting import eventually
+    path, insert, n = sys.argv[1] + "/db", "INSERT INTO t VALUES (1)", 0
+    def is_direct(function, *args):
+        filesystems.forget_file_systems()
+        given.clear()
+        function(*args)
+        return not given
+    def inserts_directly(connection):
+        global n
+        n += 1
+        return is_direct(connection.execute, insert)
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE t (n)")
+    assert eventually(lambda: inserts_directly(connection))         # in a transaction
+    assert not is_direct(connection.commit)
+    for _ in range(20):
+        assert not is_direct(connection.execute, "INSERT INTO t VALUES (0) RETURNING n")
+    connection.rollback()
+    def begins_directly():
+        try: return inserts_directly(connection)
+        finally: connection.commit()
+    assert eventually(begins_directly)
+    entering = databases.known_of(connection).database.entering
+    entering._places.acquire()                                      # by somebody who waits for the lock
+    assert not begins_directly()
+    entering._places.release()
+    other = sqlite3.connect(path, isolation_level=None, timeout=0.01)
+    for _ in range(20):
+        assert not inserts_directly(other)                          # which commits, and so syncs
+    assert eventually(begins_directly)
+    inserts_directly(connection)
+    other.execute("BEGIN")
+    try: assert not inserts_directly(other)
+    except sqlite3.OperationalError as error: assert str(error) == "database is locked", error
+    else: raise AssertionError("two have the lock")
+    n -= 1
+    other.execute("ROLLBACK")
+    connection.commit()
+    connection.execute("PRAGMA synchronous=OFF")
+    def commits_directly():
+        inserts_directly(connection)
+        return is_direct(connection.commit)
+    assert eventually(commits_directly)
+    def leaves_directly():
+        with connection:
+            inserts_directly(connection)
+            given.clear()
+        return not given
+    assert eventually(leaves_directly)
+    assert other.execute("SELECT count(*) FROM t").fetchone() == (n,)
+    connection.close(); other.close()
+    """,
+        tmp_path,
+    )
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="the function is gone")
 def test_shared_caches_are_used_in_threads(tmp_path):
     check(

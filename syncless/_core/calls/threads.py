@@ -305,6 +305,10 @@ class Share:
         self._places = Semaphore(size)
         _shares.add(self)
 
+    def is_free(self) -> bool:
+        """Whether no call has a place, or waits for one."""
+        return self._places.value == self.size
+
     def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """As ThreadPool.run(); waits for a place first."""
         return self.run_soon(None, function, *args, **kwargs)

@@ -10,7 +10,8 @@ of it into the module.
 A statement that only reads is executed directly if the file system of the database has not been slow, and so
 is any statement on a database in memory that no other connection shares. A shared cache has a mutex that
 cannot be entered twice, so its connections are used in threads; so are those that have executed ATTACH, and
-those made before the patch. Statements that write, and commits, go to threads.
+those made before the patch. Statements that write, and commits, go to threads, but for those that have been
+quick and do not wait for the disk or for others (Use.writes_directly).
 
 Fact: writers of one database wait for each other in threads. Danger: they take all threads, and the writer
 that holds the lock has none left to commit in. Decision: each database has a limited share of threads for
@@ -66,8 +67,9 @@ _open = FileFunction(_opened)
 class Connections:
     """The methods of sqlite3.Connection that stand in for its own."""
 
-    def __init__(self, threads: Threads):
+    def __init__(self, threads: Threads, commit: Callable[..., None]):
         self.threads = threads
+        self.commit = commit
 
     def new_connection(self, original: Any, connection: Any, *args: Any, **kwargs: Any) -> None:
         database, *rest = args or (kwargs.pop("database", _ABSENT),)
@@ -96,7 +98,12 @@ class Connections:
         uses.in_turn()
         if known.alone or not (may_use_threads() and self.threads.in_transaction(known, connection)):
             return known.call(connection, True, original, (connection, *args))
-        found = self.threads.run(known, known.database.holding, connection, original, connection, *args)
+        commits = original.__name__ == "commit" or args[:1] == (None,)
+        if commits and known.commit_directly(connection, self.commit):
+            known.holds = False
+            return None if original.__name__ == "commit" else False
+        call = partial(uses.timed, "COMMIT", original) if commits and known.unsynced else original
+        found = self.threads.run(known, known.database.holding, connection, call, connection, *args)
         known.holds = False
         return found
 
@@ -148,7 +155,7 @@ def _patch(patcher: Patcher, module: Any) -> None:
     threads = Threads(module)
     rows = Rows(module, threads)
     statements = Statements(module, threads, rows)
-    ours = Connections(threads)
+    ours = Connections(threads, vars(module.Connection)["commit"])
     cursor, connection = module.Cursor, module.Connection
     patcher.at_undo(partial(_let_wait, module))
     executing: dict[str, Callable[..., Any]] = {

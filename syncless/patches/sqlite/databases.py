@@ -38,7 +38,7 @@ class Connection(Use):
     __slots__ = ("database", "strict")
 
     def __init__(self, database: Database):
-        super().__init__()
+        super().__init__(database.entering)
         self.database = database
         self.strict = False
         """Whether it must stay in its thread."""

@@ -13,7 +13,7 @@ from typing import Any
 from syncless._core.calls.files import may_use_threads
 from syncless.patches.sqlite.databases import Connection, Threads, known_of
 from syncless.patches.sqlite.rows import Rows, forget_rows_of
-from syncless.patches.sqlite.uses import in_turn, read_timeout
+from syncless.patches.sqlite.uses import in_turn, read_synchronous, read_timeout, timed
 
 _READS = re.compile(
     r"\s*(SELECT|VALUES|EXPLAIN|WITH(?!.*\b(INSERT|UPDATE|DELETE|REPLACE)\b))\b", re.IGNORECASE | re.DOTALL
@@ -22,6 +22,7 @@ _LOCKS_NOTHING = re.compile(
     r"\s*(BEGIN(?!\s+(IMMEDIATE|EXCLUSIVE))|SAVEPOINT|RELEASE|PRAGMA|EXPLAIN)\b", re.IGNORECASE
 )
 _SETS_TIMEOUT = re.compile(r"\bbusy_timeout\b", re.IGNORECASE)
+_SETS_SYNCHRONOUS = re.compile(r"\bsynchronous\b", re.IGNORECASE)
 
 
 class Statements:
@@ -83,7 +84,7 @@ class Statements:
 
     def _execute_and_fetch(self, known: Connection, cursor: Any, args: tuple[Any, ...]) -> None:
         forget_rows_of(cursor)  # of a tasklet that was interrupted
-        self.execute_it(cursor, *args)
+        timed(args[0], self.execute_it, cursor, *args)
         if cursor.description is not None:
             self.rows.begin(known, cursor)
 
@@ -91,3 +92,6 @@ class Statements:
         if _SETS_TIMEOUT.search(sql):
             with suppress(self.module.Error):
                 read_timeout(connection, known)
+        if _SETS_SYNCHRONOUS.search(sql):
+            with suppress(self.module.Error):
+                read_synchronous(connection, known)

@@ -24,7 +24,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 
 from syncless._core.cpython.functions import original_of
-from syncless._core.calls.filesystems cimport FileSystem, never, of_path, pools_all
+from syncless._core.calls.filesystems cimport (
+    FileSystem, begin_call, begin_in_thread, never, of_path, pools_all, took,
+)
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing
 from syncless._core.current cimport ThrownHere, may_park, take_turns
@@ -47,9 +49,14 @@ cdef enum:
     READS = 1               # and changes nothing
     BEGINS = 2              # a transaction, which has no lock yet; or does nothing
     REACHES_OUT = 4         # beyond the connection's own database
+    WRITES = 8              # rows, and gives none
     UNKNOWN = -2            # no deadline yet
     SLICE = 200000          # ns of one tasklet's statements before the others get a turn, where a poll is due
     STATEMENTS = 64         # or as many of them
+    TRIAL = 8               # quick executions in a row before a statement that writes is executed directly
+    LONGEST_TRIAL = 1024
+    SLOW_NS = 2000000       # an execution that waits longer is not quick
+    LOCK_NS = 10000000      # as in filesystems.pyx
 
 cdef int steps = STEPS
 cdef bint caches_are_shared = False     # by connections that open the same file
@@ -60,6 +67,8 @@ cdef object reads = re.compile(
     r"\s*(SELECT|VALUES|WITH(?!.*\b(INSERT|UPDATE|DELETE|REPLACE)\b))\b", re.IGNORECASE | re.DOTALL).match
 cdef object begins = re.compile(
     r"\s*(BEGIN(?!\s+(IMMEDIATE|EXCLUSIVE))|SAVEPOINT|EXPLAIN)\b", re.IGNORECASE).match
+cdef object writes = re.compile(
+    r"\s*(INSERT|REPLACE|UPDATE|DELETE)\b(?!.*\bRETURNING\b)", re.IGNORECASE | re.DOTALL).match
 cdef object reaches_out = re.compile(r"\b(ATTACH|VACUUM)\b", re.IGNORECASE).search
 
 
@@ -69,9 +78,49 @@ cdef int kind_of(str sql) except -1:
         return <object> found
     if len(kinds) >= KINDS:
         kinds.clear()
-    kind = READS if reads(sql) else BEGINS if begins(sql) else 0
+    kind = READS if reads(sql) else BEGINS if begins(sql) else WRITES if writes(sql) else 0
     kinds[sql] = kind = kind | (REACHES_OUT if reaches_out(sql) else 0)
     return kind
+
+
+cdef dict executions = {}   # text of a statement that writes -> Executions
+
+
+cdef class Executions:
+    """How quickly a statement has been executed; the rule is that of filesystems.pyx for a function."""
+    cdef int left                   # quick ones in a row that are needed before it is executed directly
+    cdef int sentence
+
+    def __cinit__(self):
+        self.left = self.sentence = TRIAL
+
+    cdef int answered(self, int64_t ns, bint in_thread) except -1:
+        if ns <= (SLOW_NS + LOCK_NS if in_thread else SLOW_NS):
+            self.left = max(0, self.left - 1)
+            return 0
+        if not in_thread:               # in a thread it may have waited for a lock
+            self.sentence = min(2 * self.sentence, LONGEST_TRIAL)
+        self.left = self.sentence
+        return 0
+
+
+cdef Executions executions_of(str sql):
+    cdef PyObject* found = PyDict_GetItemWithError(executions, sql)
+    if found != NULL:
+        return <Executions> found
+    if len(executions) >= KINDS:
+        executions.clear()
+    made = executions[sql] = Executions()
+    return made
+
+
+def timed(str sql, function, *args):
+    """function(*args), which executes this statement, in a thread."""
+    cdef int64_t began = begin_in_thread()
+    try:
+        return function(*args)
+    finally:
+        executions_of(sql).answered(took(began), True)
 
 
 cdef uint64_t user() noexcept:
@@ -89,6 +138,8 @@ cdef class Use:
     """Of a connection."""
     cdef public bint alone          # its database is in memory, where no other connection can reach it
     cdef public bint holds          # its transaction has a lock
+    cdef public bint unsynced       # nothing waits for the disk: PRAGMA synchronous=OFF
+    cdef object entering            # the share of threads of those that wait for the write lock
     cdef public object timeout      # seconds to wait for a lock; None if it is not known
     cdef readonly bint holds_up     # SQLite itself waits for locks now
     cdef bint turns                 # its progress handler is ours
@@ -106,7 +157,8 @@ cdef class Use:
     cdef object handler     # the application's own
     cdef int calls, left    # how many of ours make one of it
 
-    def __init__(self):
+    def __init__(self, entering):
+        self.entering = entering
         self.free = Semaphore(0)
         self.holds_up = True
 
@@ -162,6 +214,46 @@ cdef class Use:
             self.system = None
         return self.alone or (
             kind & (READS | BEGINS) and self.system is not None and not self.system.slow and not pools_all())
+
+    cdef bint writes_directly(self, object connection, str sql) except -1:
+        """Whether a statement that writes may be tried without a thread: it has always been quick, syncs
+        nothing, and overtakes nobody who waits for the lock in one.
+
+        Fact: one statement in a thread costs as much as ten of them. Decision: one that is known as quick
+        is tried directly, and goes to a thread if the database is locked. Price: the first one that
+        is suddenly slow, as when SQLite's cache is full, stops the loop. Guarded by
+        tests/patches/test_sqlite.py::test_quick_statements_that_write_need_no_thread."""
+        if self.system is None or self.system.slow or pools_all() or never():
+            return False
+        if self.depth or executions_of(sql).left or not (self.holds or self.entering.is_free()):
+            return False
+        return connection.in_transaction or self.unsynced or (
+            connection.isolation_level is not None and getattr(connection, "autocommit", -1) == -1)
+
+    cdef object write(self, object connection, str sql, object function, object this, tuple args):
+        """function(this, *args), or ABSENT if the database is locked."""
+        cdef int64_t began = begin_call()
+        self.enter()
+        try:
+            if self.holds_up:
+                self.set_holds_up(connection, False)
+            found = function(this, *args)
+            self.holds = connection.in_transaction
+            return found
+        except BaseException as error:
+            if self.thrown is None and isinstance(error, operational) and str(error) == "database is locked":
+                return ABSENT
+            with suppress(database_error):
+                self.holds = connection.in_transaction
+            raise
+        finally:
+            executions_of(sql).answered(took(began), False)
+            self.leave_or_raise()
+
+    def commit_directly(self, connection, commit):
+        """Commits what never waits for a disk; False if that is left to a thread."""
+        return self.unsynced and self.holds and self.writes_directly(connection, "COMMIT") and (
+            self.write(connection, "COMMIT", commit, connection, ()) is not ABSENT)
 
     def stays_here(self, sql):
         """Whether nothing can hold up the statements."""
@@ -315,9 +407,20 @@ def read_timeout(connection, Use use) -> None:
     use.timeout = run_pragma(connection, "PRAGMA busy_timeout").fetchone()[0] / 1000
 
 
+def read_synchronous(connection, Use use) -> None:
+    """After a statement that may have set it."""
+    use.unsynced = run_pragma(connection, "PRAGMA synchronous").fetchone()[0] == 0
+
+
+cdef object original_execute():
+    return execute
+
+
 def executes(original, in_thread, bint of_connections, dict ahead):
     """The method execute of cursors or of connections. in_thread(original, self, *args) is the other way.
     `ahead`: the cursors of which rows were fetched in threads."""
+    execute_it = original_execute()
+
     def execute(self, sql=ABSENT, parameters=ABSENT, /):
         cdef Use use
         cdef int kind
@@ -337,6 +440,14 @@ def executes(original, in_thread, bint of_connections, dict ahead):
                             not use.is_used_elsewhere() and connection.in_transaction):
                         use.holds = True
                     return found
+                if kind & WRITES and use.writes_directly(connection, sql):
+                    use.give_way()
+                    cursor = connection.cursor() if of_connections else self
+                    if ahead:
+                        ahead.pop(id(cursor), None)
+                    args = (sql,) if parameters is ABSENT else (sql, parameters)
+                    if use.write(connection, sql, execute_it, cursor, args) is not ABSENT:
+                        return cursor
         return in_thread(original, self, *[each for each in (sql, parameters) if each is not ABSENT])
     return wraps(original)(execute)
 
