@@ -83,10 +83,10 @@ cdef int kind_of(str sql) except -1:
     return kind
 
 
-cdef dict executions = {}   # text of a statement that writes -> Executions
+cdef dict executions = {}   # text of a statement that writes -> _Executions
 
 
-cdef class Executions:
+cdef class _Executions:
     """How quickly a statement has been executed; the rule is that of filesystems.pyx for a function."""
     cdef int left                   # quick ones in a row that are needed before it is executed directly
     cdef int sentence
@@ -104,13 +104,13 @@ cdef class Executions:
         return 0
 
 
-cdef Executions executions_of(str sql):
+cdef _Executions executions_of(str sql):
     cdef PyObject* found = PyDict_GetItemWithError(executions, sql)
     if found != NULL:
-        return <Executions> found
+        return <_Executions> found
     if len(executions) >= KINDS:
         executions.clear()
-    made = executions[sql] = Executions()
+    made = executions[sql] = _Executions()
     return made
 
 
