@@ -1,6 +1,7 @@
 """Pools lose no connection when tasklets that use them are interrupted: see syncless/patches/pools.py."""
 
 import json
+import pathlib
 import subprocess
 import sys
 
@@ -10,12 +11,14 @@ from tests import needs
 from tests.patches.servers import postgresql, redis
 
 pytestmark = pytest.mark.slow
+ROOT = pathlib.Path(__file__).parents[2]
 
 BEGIN = """
 import sys, json, time, threading, random
 from syncless.patches import patch_all
 patch_all()
 import syncless
+from tests.waiting import eventually
 port = int(sys.argv[1])
 def cut(use, number, seed):
     "Many uses at once, most of them cut at a moment of their own: in a step of theirs, and in any order."
@@ -35,11 +38,6 @@ def cut(use, number, seed):
         tasklets.append(syncless.spawn(kill, tasklets[-1], seconds))
     for tasklet in tasklets:
         tasklet.join()
-def eventually(what):
-    late = time.monotonic() + 30
-    while not what() and time.monotonic() < late:
-        time.sleep(0.02)
-    return what()
 """
 
 PSYCOPG = """
@@ -70,7 +68,7 @@ HTTPX = """
 import httpx
 from syncless.wsgi import Server
 def app(environ, start_response):
-    syncless.sleep(0.001)
+    syncless.sleep(0)
     start_response("200 OK", [("Content-Length", "1")])
     return [b"x"]
 server = Server(app, port=0)
@@ -93,7 +91,7 @@ os._exit(0)
 
 def is_free(program, port, seed):
     command = [sys.executable, "-W", "ignore", "-c", BEGIN + program + END, str(port), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert done.stdout, done.stderr[-2000:]
     return json.loads(done.stdout)
 

@@ -50,7 +50,7 @@ cdef int64_t took(int64_t started) noexcept nogil
 cdef int look(int fd, Kind* kind) noexcept
 cdef int look_at(object path, int fd, Kind* kind) noexcept
 cdef FileSystem of_descriptor(int fd)
-cdef int keep(int fd, object owner, Kind* kind) except -1
+cdef int keep(int fd, object owner) except -1
 cdef void forget(int fd) noexcept
 cdef void forget_files() noexcept
 cdef FileSystem kept(int fd, object owner)

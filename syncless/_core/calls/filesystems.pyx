@@ -362,18 +362,13 @@ cdef Opened* files = NULL
 cdef int files_room = 0
 
 
-cdef int keep(int fd, object owner, Kind* kind) except -1:
+cdef int keep(int fd, object owner) except -1:
     """Notes the file system of a file that `owner` has just opened, and closes by close_under_waiters(). 1:
-    the file system was new, and others may have run meanwhile; so another look is needed. `kind`: that of
-    the file, if it has been looked at."""
+    the file system was new, and others may have run meanwhile; so another look is needed."""
     global files
-    cdef Kind found
+    cdef Kind kind
     cdef Opened* grown
-    if kind == NULL:
-        kind = &found
-        if look(fd, kind):
-            return 0
-    if not kind.file:
+    if look(fd, &kind) or not kind.file:
         return 0
     if latest is None or latest.device != kind.device:
         of_device(kind.device)

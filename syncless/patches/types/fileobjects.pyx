@@ -117,8 +117,7 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
     cdef FileSystem system
     cdef Trial trial
     cdef Kind kind
-    cdef int64_t started
-    cdef int looked
+    cdef int64_t started = 0
     cdef bint directly
     take_turns()
     if not may_use_threads():
@@ -137,21 +136,18 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
     system = of_path(name, False, None)
     trial = None if system is None else system.trial_of("open")
     directly = trial is not None and trial.direct()
-    started = looked = 0
-    if directly:                            # as opened() does it, and the look serves keep(), too
+    if directly:                            # as opened() does it, without a tuple and a dict
         started = begin_call()
-        looked = look_at(name, -1, &kind)
-        directly = looked != 0 or not kind.fifo
+        directly = look_at(name, -1, &kind) != 0 or not kind.fifo
     if not directly:
         opened(run_init, (self, args, kwargs), {}, name, None)
-        looked = -1
     else:
         try:
             original_init(self, args, named)
         finally:
             trial.answered(took(started), False)
-    if keep((<SynclessFileIO*> <PyObject*> self).fd, self, NULL if looked else &kind):
-        keep((<SynclessFileIO*> <PyObject*> self).fd, self, NULL)
+    if keep((<SynclessFileIO*> <PyObject*> self).fd, self):
+        keep((<SynclessFileIO*> <PyObject*> self).fd, self)
     return 0
 
 
