@@ -347,6 +347,9 @@ def run(part: Part) -> Result:
             env={**os.environ, "SYNCLESS_TEST_COUNTS": str(counts.absolute()), **processes},
             start_new_session=True,
         )
+        if part.aside:  # where Linux weighs sessions, a process is nice only to the others of its own
+            with contextlib.suppress(OSError):
+                pathlib.Path(f"/proc/{process.pid}/autogroup").write_text("19")
         running.add(process)
         if stopping.is_set():  # it has begun meanwhile
             end(process)
