@@ -1,6 +1,7 @@
 """asgiref on our server: its bridges between synchronous and asynchronous code, and its testing tools."""
 
 import asyncio
+import functools
 
 import pytest
 
@@ -8,7 +9,7 @@ from syncless.asyncio import await_
 from tests.asgi.test_http import START, http, saying
 
 compatibility = pytest.importorskip("asgiref.compatibility", reason="asgiref is not installed")
-from asgiref.sync import async_to_sync, sync_to_async  # noqa: E402
+from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async  # noqa: E402
 from asgiref.testing import ApplicationCommunicator  # noqa: E402
 
 
@@ -52,6 +53,40 @@ def test_synchronous_code_in_an_asgi_application(start, sensitive):
     assert len(set(loops)) == 1
 
 
+@pytest.mark.filterwarnings("error")
+def test_receive_and_send_are_coroutine_functions_to_synchronous_code(start):
+    """Synchronous consumers of Channels send by async_to_sync(), which warns of what is none."""
+
+    async def answer(scope, receive, send):
+        assert iscoroutinefunction(receive) and iscoroutinefunction(send)
+        message = await sync_to_async(async_to_sync(receive))()
+        assert message["type"] == "http.request"
+        await sync_to_async(async_to_sync(send))(START)
+        await send({"type": "http.response.body", "body": b"sent"})
+
+    assert start.client(start(http(answer))).get()[2] == b"sent"
+
+
+def test_receive_and_send_refuse_what_functions_do(start):
+    async def answer(scope, receive, send):
+        errors = []
+        for call in (
+            lambda: receive(1),
+            lambda: receive(message=1),
+            send,
+            lambda: send(START, START),
+            lambda: send(message=START),
+            lambda: functools.partial(send, START)(START),
+        ):
+            with pytest.raises(TypeError, match=r"^(receive|send)\(\) takes ") as caught:
+                call()
+            errors.append(str(caught.value))
+        await functools.partial(send, START)()
+        await send({"type": "http.response.body", "body": "; ".join(errors).encode()})
+
+    assert b"send() takes 1 arguments, and is given 2" in start.client(start(http(answer))).get()[2]
+
+
 def test_coroutine_in_a_wsgi_application(start):
     async def inner(value):
         await asyncio.sleep(0.001)
@@ -82,7 +117,7 @@ def test_communicator_beside_the_server(start):
 
 BRIDGES = """
 import asyncio, threading, time
-from asgiref.sync import async_to_sync, sync_to_async
+from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 
 waiting = most = 0
 

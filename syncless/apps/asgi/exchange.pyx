@@ -27,7 +27,7 @@ from syncless._core.cpython.tracing cimport (
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport PARKED, RUNNING, BaseTasklet
 from syncless._core.threadloop cimport get_loop
-from syncless.apps.asgi.operations cimport BodyMessages, Conversation, Operations
+from syncless.apps.asgi.operations cimport BodyMessages, Conversation, Operations, new_function
 from syncless.asyncio.callbacks cimport Callbacks, FirstStep
 from syncless.asyncio.dispatcher cimport take_functions_back
 from syncless.http.exchange cimport Exchange
@@ -166,7 +166,7 @@ cdef class ASGIExchange(Conversation):
 
     cdef int renew(self) except -1:
         self.operations = Operations()
-        self.receive, self.send = self.operations.receive, self.operations.send
+        self.receive, self.send = new_function(self.operations, 0), new_function(self.operations, 1)
         return 0
 
     # -- making and filling it -------------------------------------------------------------------------------

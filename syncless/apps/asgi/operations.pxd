@@ -1,5 +1,6 @@
 """receive() and send(). See operations.pyx."""
 
+from syncless._core.cpython.vectorcall cimport Vectorcall
 from syncless.http.exchange cimport Exchange
 from syncless.http.peer cimport Body, Peer
 from syncless.http.stream cimport Buffers
@@ -21,7 +22,17 @@ cdef class Operation:
 cdef class Operations:
     cdef Conversation request       # None: the request has ended
 
+
+cdef class OperationFunction:
+    cdef Vectorcall vectorcall
+    cdef Operations operations
+    cdef int takes                  # how many arguments: 0 of receive(), 1 of send()
+    cdef object __weakref__
+
     cdef Operation operation(self, object message)
+
+
+cdef OperationFunction new_function(Operations operations, int takes)
 
 
 cdef class BodyMessages:

@@ -10,11 +10,17 @@ tasklet goes on, and the next receive() gets its message.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 cimport cython
 
+from syncless._core.cpython.vectorcall cimport PyVectorcall_NARGS, call_by
 from syncless._core.loop cimport Watcher
 from syncless.http.exchange cimport Exchange
 from syncless.http.stream cimport is_receivable, receive_more
+
+import asyncio
+import inspect
 
 from syncless._core.tasklet import spawn
 from syncless.http.errors import ClientGone
@@ -86,21 +92,58 @@ cdef class Operation:
 
 @cython.final
 cdef class Operations:
-    @cython.binding(False)                  # a built-in function, which needs no tuple of arguments
-    def send(self, message, /):
-        """send(message): awaitable."""
-        return self.operation(message)
+    """Of the request that runs: functions may be kept for longer."""
 
-    @cython.binding(False)
-    def receive(self):
-        """receive(): awaitable, gives the next message."""
-        return self.operation(RECEIVE)
+
+@cython.final
+cdef class OperationFunction:
+    """receive(): awaitable, gives the next message. send(message): awaitable.
+
+    Called as a built-in function is, without a tuple of arguments. As to inspect, asyncio and asgiref, these
+    are coroutine functions."""
+    _is_coroutine_marker = getattr(inspect, "_is_coroutine_mark", None)     # see markcoroutinefunction()
+    _is_coroutine = getattr(asyncio.coroutines, "_is_coroutine", None)      # before Python 3.12
+
+    def __call__(self, *args):
+        if len(args) != self.takes:
+            raise TypeError(f"{self.__name__}() takes {self.takes} arguments, and is given {len(args)}")
+        return self.operation(args[0] if args else RECEIVE)
+
+    @property
+    def __name__(self):
+        return "send" if self.takes else "receive"
 
     cdef Operation operation(self, object message):
         cdef Operation operation = Operation.__new__(Operation)
-        operation.request = self.request
+        operation.request = self.operations.request
         operation.message = message
         return operation
+
+
+cdef PyObject* call_now(PyObject* self, PyObject** args, size_t flags, PyObject* names) except NULL:
+    cdef OperationFunction function = <OperationFunction> self
+    cdef Py_ssize_t count = PyVectorcall_NARGS(flags)
+    cdef object made
+    if count == function.takes and names == NULL:
+        made = function.operation(<object> args[0] if count else RECEIVE)
+    elif names != NULL:
+        raise TypeError(f"{function.__name__}() takes no keyword arguments")
+    else:
+        made = function(*[<object> args[i] for i in range(count)])
+    Py_INCREF(made)
+    return <PyObject*> made
+
+
+cdef OperationFunction new_function(Operations operations, int takes):
+    cdef OperationFunction function = OperationFunction.__new__(OperationFunction)
+    function.vectorcall = call_now
+    function.operations = operations
+    function.takes = takes
+    return function
+
+
+cdef OperationFunction one = new_function(None, 0)
+call_by(OperationFunction, <char*> &one.vectorcall - <char*> <PyObject*> one)
 
 
 cdef enum:
