@@ -28,6 +28,7 @@ from syncless.server.program.hooks import Hooks
 from syncless.server.program.preparing import nothing_yet
 from syncless.server.program.privileges import Privileges
 from syncless.server.program.process import set_title
+from syncless.server.program.unwritten import flush_before_fork
 from syncless.server.serve import Patching
 from syncless.server.status.options import StatusOptions
 from syncless.wsgi import (
@@ -75,6 +76,7 @@ def serve_command(arguments: list[str]) -> int:
         print(f"syncless: {reason_of(error)}", file=sys.stderr)
         return 2
     if options.preload and options.workers:
+        flush_before_fork()
         gc.collect()
         gc.freeze()  # so that no worker's collector copies pages with the interpreter's objects and ours
     set_title("master" if options.workers else "", name)

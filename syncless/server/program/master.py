@@ -44,6 +44,7 @@ from syncless.server.program.slot import (
     new_clocks,
     set_number_of_workers,
 )
+from syncless.server.program.unwritten import flush_before_fork
 from syncless.server.program.worker import Work, fork
 from syncless.server.status.options import StatusOptions
 
@@ -137,6 +138,7 @@ class Master:
         try:
             self.sockets.open()
             self.status.open()
+            flush_before_fork()
             self._supervise()
         finally:
             self.status.close()

@@ -6,13 +6,16 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import logging
 import math
 import mmap
 import os
 import random
 import signal
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from socket import socket
 from typing import Any
@@ -42,6 +45,7 @@ from syncless.server.program.slot import (
     number_of_workers,
 )
 from syncless.server.program.telemetry import send_the_rest
+from syncless.server.program.unwritten import write_the_rest
 from syncless.server.server import Server
 from syncless.server.status.reporter import memory
 from syncless.tools.records import record
@@ -127,6 +131,7 @@ class Work:
             threading._shutdown()  # type: ignore[attr-defined]
             atexit._run_exitfuncs()
             send_the_rest()
+            write_the_rest()
         return 0
 
     def _begin(self, server: Server, pipe: int) -> None:
@@ -181,6 +186,20 @@ class Work:
         if limits.worker_memory_percent:
             share = allowance.memory() // number_of_workers(self.clocks) * limits.worker_memory_percent / 100
         return min(limits.worker_memory_bytes or math.inf, share)
+
+
+def _register_again() -> None:
+    """Exit functions of the standard library, which knows that it has registered them: they are for what the
+    child makes."""
+    finalize: Any = weakref.finalize
+    for each in list(finalize._registry):
+        each.atexit = False  # the parent's own
+    finalize._registered_with_atexit = False
+    atexit.register(logging.shutdown)
+    util: Any = sys.modules.get("multiprocessing.util")
+    if util is not None:
+        sys.modules["multiprocessing.process"]._children.clear()
+        atexit.register(util._exit_function)
 
 
 def _reason(application: Any, error: Exception) -> bytes:
@@ -252,6 +271,7 @@ def fork(work: Callable[[int], int], signals: Iterable[int], descriptors: Iterab
 def _leave_behind(signals: Iterable[int], unblocked: Iterable[int]) -> None:
     """Drops the parent's exit functions and signal handlers. Signals since the fork are delivered now."""
     atexit._clear()
+    _register_again()
     for number in signals:
         signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
