@@ -77,6 +77,13 @@ def test_a_long_answer_comes_by_tcp(server):
     assert ("large.example.", "A", "tcp") in server.asked
 
 
+def test_no_datagram_is_sent_with_use_vc(server, files):
+    files.write(resolv="nameserver 127.0.0.1\nsearch example\noptions use-vc timeout:1\n")
+    assert sorted(addresses("both")) == ["192.0.2.2", "2001:db8::2"]
+    assert fails("missing.example", standard.EAI_NONAME)
+    assert {transport for _, _, transport in server.asked} == {"tcp"}
+
+
 def test_answers_to_other_questions_are_not_believed(server):
     assert addresses("forged.example") == ["192.0.2.52"]
 
@@ -276,10 +283,12 @@ def test_resolv_conf(monkeypatch):
     wire.load()
     monkeypatch.setenv("RES_OPTIONS", "attempts:4 ndots:99")
     conf = system.read_resolv_conf(
-        "nameserver 192.0.2.1\nnameserver ::1\nsearch a.example b.example.\noptions timeout:7 rotate edns0\n"
+        "nameserver 192.0.2.1\nnameserver ::1\nsearch a.example b.example.\n"
+        "options timeout:7 rotate edns0 use-vc\n"
     )
     assert (conf.nameservers, conf.search) == (["192.0.2.1", "::1"], ["a.example", "b.example"])
-    assert (conf.timeout, conf.attempts, conf.ndots, conf.rotate, conf.edns) == (7.0, 4, 15, True, True)
+    assert (conf.timeout, conf.attempts, conf.ndots) == (7.0, 4, 15)
+    assert conf.rotate and conf.edns and conf.use_vc
     monkeypatch.setenv("LOCALDOMAIN", "c.example")
     assert system.read_resolv_conf("search a.example\n").search == ["c.example"]
     assert system.read_resolv_conf("").nameservers == ["127.0.0.1"]

@@ -137,6 +137,7 @@ class ResolvConf:
         self.attempts = 2
         self.rotate = False
         self.edns = False
+        self.use_vc = False
 
 
 _blanks = re.compile(r"[ \t]+").split
@@ -212,6 +213,7 @@ def _set_options(conf: ResolvConf, words: list[str]) -> None:
                 conf.attempts = max(1, number)  # the C library does not ask at all with 0
         conf.rotate = conf.rotate or word.startswith("rotate")
         conf.edns = conf.edns or word.startswith("edns0")
+        conf.use_vc = conf.use_vc or word.startswith("use-vc")
 
 
 ALWAYS_KNOWN = ("localhost", "_gateway", "_outbound")

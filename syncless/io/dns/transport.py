@@ -65,7 +65,7 @@ def exchange(questions: list[wire.Question], conf: ResolvConf, port: int) -> lis
     missing = dict(enumerate(questions))
     dropped = False
     turns = list(_turns(conf))
-    with _Tries(time.monotonic() + sum(seconds for _, seconds in turns)) as tries:
+    with _Tries(time.monotonic() + sum(seconds for _, seconds in turns), conf.use_vc) as tries:
         for server, seconds in turns:
             refused = {}
             tries.ask(missing, (server, port), seconds, found, refused, told)
@@ -133,8 +133,10 @@ class _Tries:
     The first one is read by the lookup itself. From the second one on each has a tasklet that reads.
     """
 
-    def __init__(self, until: float):
+    def __init__(self, until: float, by_tcp: bool):
         self.until = until
+        self.by_tcp = by_tcp
+        """Nothing is asked by datagrams."""
         self._open: list[_Try] = []
         self._listening: list[Tasklet[None]] = []
         self._heard: Queue[tuple[_Try, tuple[int, wire.Answer] | OSError]] = Queue()
@@ -164,26 +166,11 @@ class _Tries:
     ) -> None:
         """Asks one server. Answers go to `found`, its refusals and failures to `refused`, and those of
         servers asked earlier to `told`."""
-        truncated: list[tuple[int, Address]] = []
-        left = set(questions)
         with ThrownHere() as thrown:
+            truncated = [(number, server) for number in questions if self.by_tcp]
             try:
-                present = self._begin(questions, server)
-                until = time.monotonic() + seconds
-                while left:
-                    one, number, answer = self._next(present, until)
-                    if number not in left:
-                        continue  # two tries were answered
-                    if answer.truncated:
-                        truncated.append((number, one.server))
-                    elif answer.rcode in (NOERROR, NXDOMAIN):
-                        found[number] = answer
-                    elif one is present:
-                        refused[number] = answer
-                    else:
-                        told.setdefault(number, answer)
-                        continue
-                    left.discard(number)
+                if not self.by_tcp:
+                    self._ask_by_datagrams(questions, server, seconds, found, refused, told, truncated)
             except OSError as error:  # too late, unreachable
                 _raise_if_no_fault_of_the_server(error, thrown)
             for number, told_by in truncated:
@@ -194,6 +181,35 @@ class _Tries:
                     _raise_if_no_fault_of_the_server(error, thrown)
                     continue  # the next server may do better
                 (found if answer.rcode in (NOERROR, NXDOMAIN) else refused)[number] = answer
+
+    def _ask_by_datagrams(
+        self,
+        questions: dict[int, wire.Question],
+        server: Address,
+        seconds: float,
+        found: dict[int, wire.Answer],
+        refused: dict[int, wire.Answer],
+        told: dict[int, wire.Answer],
+        truncated: list[tuple[int, Address]],
+    ) -> None:
+        """The same, for answers that are whole; the others, with their servers, go to `truncated`."""
+        left = set(questions)
+        present = self._begin(questions, server)
+        until = time.monotonic() + seconds
+        while left:
+            one, number, answer = self._next(present, until)
+            if number not in left:
+                continue  # two tries were answered
+            if answer.truncated:
+                truncated.append((number, one.server))
+            elif answer.rcode in (NOERROR, NXDOMAIN):
+                found[number] = answer
+            elif one is present:
+                refused[number] = answer
+            else:
+                told.setdefault(number, answer)
+                continue
+            left.discard(number)
 
     def _begin(self, questions: dict[int, wire.Question], server: Address) -> _Try:
         try:
