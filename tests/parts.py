@@ -1,8 +1,8 @@
 """The parts of what is checked: ``python3 -m tests.parts``. Needs nothing but Python.
 
 `.ci/run` runs the parts of the gate. `make check` runs every part, and `make check FROM=part` goes on at
-one of them. Parts run beside one another unless they are alone. Those that are aside take what time of the
-processors the others leave. A part that fails does not stop the others.
+one of them. Parts run beside one another unless they are alone. Those that are aside give way to the
+others. A part that fails does not stop the others.
 At the end stands a table. The status is 1 if a part failed, or if all parts together have more flaky tests
 than one run of tests may have (``python -m tests``).
 """
@@ -34,6 +34,10 @@ SKIPPED = 77
 
 SECONDS = 2400.0
 """That most parts may take before they are ended."""
+
+NICE = 5
+"""What parts that are aside leave to others: beside those they have a quarter of a processor, and so even
+their tests end in time."""
 
 LAST_LINES = 150
 """Of the log of a part that failed, which are shown."""
@@ -88,13 +92,17 @@ class Part:
     alone: bool = False
     """Nothing else runs beside it, but one that is aside."""
     aside: bool = False
-    """It has the lowest priority, and measures nothing."""
+    """Others go first, and it measures nothing."""
     after: tuple[str, ...] = ("build",)
     """Parts without which it cannot run."""
     seconds: float | None = None
     """After which it is ended; None: SECONDS."""
     begins_within: float = math.inf
     """Seconds from the start of all parts; later it is skipped."""
+    needed: str = ""
+    """Commands; if they fail the part is skipped."""
+    covers: tuple[str, ...] = ()
+    """Parts that need not run once it has begun, because it tries the same, and more."""
 
 
 ROOT = f"""
@@ -189,6 +197,18 @@ PARTS = [
         alone=True,
         after=(),
     ),
+    Part(
+        "bare-quick",
+        "README.md's commands on a machine with nothing else, if what users meet first has changed",
+        BARE,
+        gate=True,
+        aside=True,
+        after=("root", "build"),  # either makes a root
+        begins_within=180,  # it takes minutes beside others, and the gate has twenty
+        # a landing has the commits of less than a day
+        needed=f"""[ -n "$(git log --since='1 day ago' --format=%h -- {OF_USERS})" ]""",
+        covers=("3.13-build", "3.13-quick", "wheel"),  # on a 3.13, from `pip install .`
+    ),
     Part("lint", "style and types", "make lint", gate=True, aside=True),
     Part("oldest-build", f"a build for Python {OLDEST}", built(OLDEST), gate=True, aside=True),
     Part("3.13-build", "one for 3.13", built("3.13"), gate=True, aside=True, after=("build", "root")),
@@ -224,21 +244,6 @@ PARTS = [
         on_python("3.13", *QUICK_SELECTION),
         gate=True,
         after=("root", "3.13-build"),
-    ),
-    Part(
-        "bare-quick",
-        "the same part, if what users meet first has changed",
-        f"""
-            # a landing has the commits of less than a day
-            [ -n "$(git log --since='1 day ago' --format=%h -- {OF_USERS})" ] || {{
-                echo "not needed: of the last day no commit is in {OF_USERS}"; exit
-            }}
-            {BARE}
-        """,
-        gate=True,
-        aside=True,
-        after=("root", "newest-build"),  # both may install debootstrap
-        begins_within=240,  # it takes minutes beside others, and the gate has twenty
     ),
     Part("wheel", "the wheel, tested in an empty directory without our sources", WHEEL, gate=True),
     Part(
@@ -327,10 +332,6 @@ class Result:
 
 def run(part: Part) -> Result:
     result = Result(part)
-    if time.monotonic() - started > part.begins_within:
-        result.outcome = "skipped"
-        say(f"{part.name}: skipped, because {part.begins_within:.0f} s are over, and the gate has 20 minutes")
-        return result
     counts = LOGS / f"{part.name}.counts"
     counts.unlink(missing_ok=True)
     seconds = part.seconds or SECONDS
@@ -339,8 +340,9 @@ def run(part: Part) -> Result:
     # another part may run beside it
     processes = {} if part.alone else {"SYNCLESS_TEST_PROCESSES": str(processors() * 3 // 2)}
     with result.log.open("wb") as log:
+        priority = ["nice", "-n", str(NICE)] if part.aside else []
         process = subprocess.Popen(
-            [*(["nice", "-n", "19"] if part.aside else []), "bash", "-euo", "pipefail", "-c", part.commands],
+            [*priority, "bash", "-euo", "pipefail", "-c", part.commands],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -349,7 +351,7 @@ def run(part: Part) -> Result:
         )
         if part.aside:  # where Linux weighs sessions, a process is nice only to the others of its own
             with contextlib.suppress(OSError):
-                pathlib.Path(f"/proc/{process.pid}/autogroup").write_text("19")
+                pathlib.Path(f"/proc/{process.pid}/autogroup").write_text(str(NICE))
         running.add(process)
         if stopping.is_set():  # it has begun meanwhile
             end(process)
@@ -420,7 +422,8 @@ def run_all(parts: list[Part]) -> list[Result]:
     """Each part in the order of the list, those that are not alone beside one another."""
     results = {part.name: Result(part) for part in parts}
     waiting = list(parts)
-    with concurrent.futures.ThreadPoolExecutor(processors() + 1) as pool, ended_at_last():
+    begun: list[Part] = []
+    with concurrent.futures.ThreadPoolExecutor(processors() + ASIDE) as pool, ended_at_last():
         tasks: dict[concurrent.futures.Future[Result], Part] = {}
         while waiting or tasks:
             for part in list(waiting):
@@ -431,7 +434,11 @@ def run_all(parts: list[Part]) -> list[Result]:
                     results[name].outcome in ("FAILED", "not run") for name in part.after if name in results
                 ):
                     say(f"{part.name}: not run, because {' and '.join(part.after)} failed")
+                elif reason := reason_to_skip(part, begun):
+                    results[part.name].outcome = "skipped"
+                    say(f"{part.name}: skipped, because {reason}")
                 else:
+                    begun.append(part)
                     tasks[pool.submit(run, part)] = part
             first = concurrent.futures.FIRST_COMPLETED
             done, _ = concurrent.futures.wait(tasks, timeout=0.2, return_when=first)
@@ -442,12 +449,28 @@ def run_all(parts: list[Part]) -> list[Result]:
     return list(results.values())
 
 
+def reason_to_skip(part: Part, begun: list[Part]) -> str:
+    """Empty if it must run."""
+    for other in begun:
+        if part.name in other.covers:
+            return f"{other.name} tries the same"
+    if time.monotonic() - started > part.begins_within:
+        return f"{part.begins_within:.0f} s are over, and the gate has 20 minutes"
+    if part.needed and subprocess.run(["bash", "-c", part.needed]).returncode:
+        return "nothing has changed that it tries"
+    return ""
+
+
+ASIDE = 2
+"""Parts that may run at a time while others do."""
+
+
 def may_begin(part: Part, beside: list[Part], ahead: list[Part]) -> bool:
     """`beside`: those that run; `ahead`: those before it that have not begun."""
     if any(other.name in part.after for other in (*beside, *ahead)):
         return False
     if part.aside:
-        return not any(other.aside for other in beside)
+        return sum(other.aside for other in beside) < ASIDE
     others = [other for other in beside if not other.aside]
     alone = part.alone or any(other.alone for other in others)
     return all(other.aside for other in ahead) and len(others) < (1 if alone else processors())
@@ -481,7 +504,7 @@ def main(arguments: list[str]) -> int:
     if options.only:
         parts = [part for part in PARTS if part.name in options.only]
     if options.complete:  # whatever time it takes
-        parts = [dataclasses.replace(part, begins_within=math.inf) for part in parts]
+        parts = [dataclasses.replace(part, begins_within=math.inf, needed="", covers=()) for part in parts]
     if options.list:
         for part in parts:
             print(f"{part.name:16} {'gate ' if part.gate else '     '} {part.does}")

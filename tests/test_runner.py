@@ -233,12 +233,13 @@ parts.main([])
 
 
 def test_parts_that_are_aside_run_beside_those_that_are_alone(checked):
-    """One of them at a time. Those that wait for one another would never end if they did not run at once."""
+    """Two of them at a time. Those that wait for one another would never end if they did not run at once."""
     wait = "until [ -e {} ]; do sleep 0.02; done"
     status, said = checked(
         part("aside", f"touch a; {wait.format('b')}; touch ended", aside=True),
+        part("beside", wait.format("c"), aside=True),
         part("alone", f"{wait.format('a')}; touch b; {wait.format('c')}; touch over", alone=True),
-        part("second", "[ -e ended ]; touch c", aside=True),
+        part("third", "[ -e ended ]; touch c", aside=True),
         part("last", "[ -e over ]"),
     )
     assert status == 0, said
@@ -250,6 +251,18 @@ def test_part_that_would_begin_too_late_is_skipped_unless_all_must_run(checked):
     assert status == 0 and "late: skipped" in said and "it ran" not in said
     status, said = checked(late, arguments=["--complete"])
     assert status == 0 and "it ran" in said
+
+
+def test_part_is_skipped_if_it_is_not_needed_or_another_tries_the_same(checked):
+    for needed, ran in (("true", ["more"]), ("false", ["less", "later"])):
+        status, said = checked(
+            part("more", "echo more ran", needed=needed, covers=("less", "later")),
+            part("less", "echo less ran"),
+            part("later", "echo later ran", after=("less",)),
+        )
+        assert status == 0
+        assert [name for name in ("more", "less", "later") if f"{name} ran" in said] == ran
+    assert "more: skipped, because nothing has changed" in said
 
 
 def test_names_of_parts_are_different_and_the_gate_has_what_it_needs():
