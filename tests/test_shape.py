@@ -213,7 +213,7 @@ def test_parts_of_a_module_are_included_by_it_alone():
 LATE = re.compile(r"""(?:import_module|__import__)\(f?["'](syncless[\w.{}]*)["']""")
 LATE_IMPORTS = {
     "most programs do not need it, and it imports much": {
-        ("http/websocket/websocket.pyx", "syncless.http.websocket.frames"),
+        ("http/websocket/websocket.pyx", "syncless.http.websocket.library"),
         ("cli/tracing.py", "syncless.debug"),
         ("server/server.py", "syncless.server.options"),
         ("server/server.py", "syncless.http.content.compression"),

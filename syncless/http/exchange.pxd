@@ -33,6 +33,7 @@ cdef class Upgrade:
     cdef bint over              # by its rules the client sends nothing more; or nobody cares
     cdef Peer peer(self)
     cpdef bytes read(self)
+    cdef bytes read_rest(self, Py_ssize_t most)
     cdef int write_all(self, bytes data) except -1
 
 

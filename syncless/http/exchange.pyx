@@ -20,7 +20,7 @@ from libc.string cimport memcmp
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.compat cimport raised
-from syncless._core.loop cimport Loop
+from syncless._core.loop cimport Loop, Watcher
 from syncless._core.recorder cimport WaitRecorder, time_went
 from syncless._core.scheduler cimport DEBUG_BUILD, Scheduler, main_of
 from syncless._core.tasklet cimport Tasklet
@@ -32,6 +32,7 @@ from syncless.http.peer cimport Body, Carried, Incoming, Peer
 from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.response cimport Response
+from syncless.http.stream cimport Stream, is_receivable, receive
 from syncless.http.wire.wire cimport CODES, HTTP_2, R_BUSY, R_FAILED, decode_path
 
 from syncless._core.cpython.forkhooks import at_fork

@@ -111,7 +111,7 @@ needs_websockets = pytest.mark.skipif(
 
 
 @needs_websockets
-@pytest.mark.parametrize("module", ["syncless.http.websocket.frames", "websockets.server"])
+@pytest.mark.parametrize("module", ["syncless.http.websocket.library", "websockets.server"])
 @pytest.mark.parametrize("paths", [("/ws", "/a/ws"), ("/a/ws", "/ws"), ("/a/ws", "/a/ws")])
 def test_first_websockets_may_come_while_the_library_is_imported(paths, module):
     check_serves(f"""

@@ -116,6 +116,23 @@ def test_every_split_of_the_frames(start):
         assert closed_with(raw) == 1000
 
 
+@pytest.mark.parametrize("step", [1000, 8192, 70_000, 1_000_000])
+@pytest.mark.parametrize("opcode", [1, 2])
+def test_long_frames_come_whole_in_any_pieces(start, opcode, step):
+    """Each length twice: the second time its head is known. What lies behind a frame stays."""
+    payloads = [bytes([65 + n]) * size for n, size in enumerate((126, 8192, 65_535, 65_536, 200_000, 1))]
+    data = b"".join(frame(opcode, payload) + frame(9, b"ping") for payload in payloads * 2)
+    raw = Raw(start, start(echo))
+    sender = syncless.spawn(
+        lambda: [
+            (raw.client.send(data[at : at + step]), syncless.sleep(0)) for at in range(0, len(data), step)
+        ]
+    )
+    for payload in payloads * 2:
+        assert sorted(raw.receive() for _ in range(2)) == sorted([(opcode, payload), (10, b"ping")])
+    sender.result()
+
+
 @pytest.mark.virtual_time(False)  # it computes for longer than a client waits
 def test_message_of_many_frames_takes_the_memory_of_one(start):
     """Text and binary, in frames of a byte and without any."""

@@ -44,8 +44,25 @@ cdef class Upgrade:
         peer.consume(n)
         return piece
 
+    cdef bytes read_rest(self, Py_ssize_t most):
+        """At most `most` bytes behind those that read() gave, if they have come: nothing waits, and b"" is no
+        end."""
+        cdef Peer peer = self.exchange.peer
+        cdef Watcher _owner = peer.owner        # keeps the stream
+        cdef Stream* stream = peer.stream
+        cdef bytes piece
+        cdef Py_ssize_t n
+        if peer.is_gone() or stream.inbox.size or not is_receivable(stream):
+            return b""
+        piece = PyBytes_FromStringAndSize(NULL, most)
+        n = receive(stream, peer.listener.buffers, PyBytes_AS_STRING(piece), most)
+        if n <= 0:                              # its end is met again by read()
+            return b""
+        peer.received += n
+        return piece if n == most else piece[:n]
+
     def receive(self, Py_ssize_t most) -> bytes:
-        """The same, at most `most` bytes; the rest stays with the operating system."""
+        """The same as read(), at most `most` bytes; the rest stays with the operating system."""
         cdef Peer peer = self.peer()
         cdef bytes piece = PyBytes_FromStringAndSize(NULL, most)
         cdef Py_ssize_t n = -1

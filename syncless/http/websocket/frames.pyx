@@ -1,47 +1,67 @@
-"""The frames of a WebSocket: the websockets library reads and writes them, without a connection of its own.
+"""The frames of a WebSocket, without a connection of its own: bytes come in, frames go out one at a time.
 
-Takes bytes as they come, gives frames one at a time. Imported with the first WebSocket, because websockets is
-an optional library.
+The websockets library reads and writes them (library.py). What it has once made of the first two bytes of a
+frame is kept: without extensions nothing else decides, and the next such frame is read here.
 """
 
-from functools import lru_cache
 from time import monotonic
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy
+cimport cython
 
-from syncless.http.request cimport Request
-
-from websockets.datastructures import Headers
-from websockets.exceptions import PayloadTooBig, ProtocolError
-from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
-from websockets.frames import Close, Frame, Opcode, apply_mask
-from websockets.http11 import Request as Handshake
-from websockets.server import ServerProtocol
-
-CONTINUATION, TEXT, BINARY = Opcode.CONT, Opcode.TEXT, Opcode.BINARY
-CLOSE, PING, PONG = Opcode.CLOSE, Opcode.PING, Opcode.PONG
-FIELDS = ("Upgrade", "Connection", "Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Extensions")
-"""Of a handshake; the subprotocol is the application's choice."""
+cdef extern from "Python.h":
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
 cdef enum:
     HEAD_PIECE = 8      # bytes of the longest part of a frame's head: a length
-    SHORT_HEAD = 6      # bytes of the head of a client's frame whose length is in the second byte: 4 of mask
-    LONGER = 126        # in the second byte, from which on the length follows
+    MASK = 4            # bytes of a client's mask, the last ones of the head
+    SHORT_HEAD = 2 + MASK   # bytes of the head of a client's frame whose length is in the second byte
+    LONGER = 126        # in the second byte: the length is in the next two
+    LONGEST = 127       # in the second byte: it is in the next eight
+    MASKED = 0x80       # the bit of the second byte that each client's frame must have
     RESERVED = 0x70     # the bits of extensions, such as compression, in a frame's first byte
     GROWTH = 100        # times that a client's bytes may grow in the long run when they are unpacked
+    KNOWN = 0x80        # in known_heads: the library has read such a frame
+    LAST = 0x10         # and it was the last of its message; the opcode is in the other bits
+    HEADS = 1024        # of our own frames that are kept
 
 
-# What the library has once made of the first two bytes of a short frame, as one number: without extensions
-# nothing else decides. At most 1,512 heads are right.
-cdef dict known_heads = {}
+cdef unsigned char known_heads[1 << 15]     # by the first byte and the length in the second
+cdef dict heads = {}                        # by whether it is text and the length
 
 
-@lru_cache(1024)
-def _head(bint text, Py_ssize_t size):
+cdef bytes head_of(object library, bint text, Py_ssize_t size):
     """The head of a message's frame without extensions, as the library writes it."""
-    whole = Frame(TEXT if text else BINARY, bytes(size)).serialize(mask=False)
-    return whole[: len(whole) - size]
+    cdef Py_ssize_t key = size << 1 | text
+    cdef bytes head = heads.get(key)
+    if head is None:
+        if len(heads) >= HEADS:
+            heads.clear()
+        whole = library.frame(TEXT if text else BINARY, bytes(size))
+        head = heads[key] = whole[: len(whole) - size]
+    return head
+
+
+cdef bytes unmasked(const unsigned char* data, const unsigned char* mask, Py_ssize_t size):
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, size)
+    cdef unsigned char* to = <unsigned char*> PyBytes_AS_STRING(made)
+    cdef Py_ssize_t i = 0
+    cdef uint32_t four
+    cdef uint64_t eight, word
+    memcpy(&four, mask, MASK)
+    eight = <uint64_t> four << 32 | four
+    while i + 8 <= size:
+        memcpy(&word, data + i, 8)
+        word ^= eight
+        memcpy(to + i, &word, 8)
+        i += 8
+    while i < size:
+        to[i] = data[i] ^ mask[i % MASK]
+        i += 1
+    return made
 
 
 class Broken(Exception):
@@ -52,47 +72,23 @@ class Broken(Exception):
         self.code = code
 
 
-def handshake(Request request not None, bint compression):
-    """The fields of the 101 response to a request, and the extensions agreed upon. ValueError if the
-    handshake is malformed."""
-    offered = Headers()
-    for name in FIELDS:
-        value = request.field(name.lower())
-        if value:
-            offered[name] = value
-    factories = [ServerPerMessageDeflateFactory()] if compression else None
-    protocol = ServerProtocol(extensions=factories)
-    response = protocol.accept(Handshake("/", offered))
-    if response.status_code != 101:
-        raise ValueError(str(protocol.handshake_exc or response.reason_phrase))
-    answer = [(name, value) for name, value in response.headers.raw_items() if name != "Date"]
-    return answer, protocol.extensions
-
-
+@cython.final
 cdef class Frames:
-    """Frames(extensions, growth=1048576, clock=monotonic)\n--\n\nOf one connection. `extensions` are those of
-    its handshake; `growth`: bytes a second that its messages may be larger unpacked than GROWTH times as
-    they came, and at once after a pause. A kilobyte can become a megabyte, again and again."""
-    cdef object extensions
-    cdef object buffer          # bytes, or a bytearray
-    cdef Py_ssize_t start       # so many of them are used up
-    cdef object parser          # a generator of the library's, amid a frame
-    cdef list pieces            # of the frame at hand: 2 bytes, the length if that is longer, the mask
-    cdef Py_ssize_t seen        # bytes of its payload that coming() has given
-    cdef double growth, credit  # bytes
-    cdef double credited        # when that was
-    cdef object clock
-    cdef bint packed            # whether the message at hand is compressed: its first frame alone says so
+    """Frames(library, extensions, growth=1048576, clock=monotonic)\n--\n\nOf one connection. `extensions` are
+    those of its handshake; `growth`: bytes a second that its messages may be larger unpacked than GROWTH
+    times as they came, and at once after a pause. A kilobyte can become a megabyte, again and again."""
 
-    def __init__(self, extensions, growth=1 << 20, clock=monotonic):
+    def __init__(self, library, extensions, growth=1 << 20, clock=monotonic):
+        self.library = library
         self.extensions = extensions
+        self.plain = not extensions
         self.growth = self.credit = growth
         self.clock = clock
         self.credited = clock()
         self.buffer = b""
         self.pieces = []
 
-    def feed(self, bytes data not None) -> None:
+    cpdef int feed(self, bytes data) except -1:
         """Bytes have come."""
         if self.start == len(self.buffer):  # most often
             self.buffer = data
@@ -102,69 +98,80 @@ cdef class Frames:
             del self.buffer[: self.start]
             self.buffer += data
         self.start = 0
+        return 0
 
     @property
     def amid_frame(self) -> bool:
         """Whether a part of a frame has come."""
         return self.parser is not None
 
-    def next(self, Py_ssize_t most):
-        """The next frame, decompressed, of at most `most` bytes: opcode, payload, whether it is the last of
-        its message. None if it is not whole yet. Broken."""
+    cpdef bint next(self, Py_ssize_t most) except -1:
+        """Whether a frame is whole that has at most `most` bytes, decompressed: `opcode`, `payload` and
+        `last` are those of the next one. Broken."""
         if self.parser is None:
             if self.start == len(self.buffer):
-                return None
-            if not self.extensions:
-                frame = self.next_known(most)
-                if frame is not None:
-                    return frame
+                return False
+            if self.plain and self.next_known(most):
+                return True
             self.pieces.clear()
             self.seen = 0
-            self.parser = Frame.parse(self._exactly, mask=True, max_size=most, extensions=self.extensions)
+            self.parser = self.library.parse(self._exactly, most, self.extensions)
         try:
             next(self.parser)
         except StopIteration as done:
             self.parser = None
-            return self.parsed(done.value)
-        except ProtocolError as error:
+            self.parsed(done.value)
+            return True
+        except self.library.ProtocolError as error:
             raise Broken(1002, str(error)) from None
-        except PayloadTooBig:
+        except self.library.PayloadTooBig:
             raise Broken(1009, f"a message is larger than {most} bytes") from None
-        return None
+        return False
 
-    cdef tuple next_known(self, Py_ssize_t most):
-        """The next frame, if it is short and whole, and its head is known; else None."""
-        cdef const char* data
-        cdef Py_ssize_t size, rest = len(self.buffer) - self.start
-        cdef int first, second
+    cdef bint next_known(self, Py_ssize_t most) except -1:
+        """The same, for a frame without extensions whose head is known."""
+        cdef const unsigned char* data
+        cdef Py_ssize_t rest = len(self.buffer) - self.start, head = SHORT_HEAD, i
+        cdef uint64_t size
+        cdef int known
         if rest < SHORT_HEAD:
-            return None
+            return False
         if type(self.buffer) is bytes:
-            data = PyBytes_AS_STRING(self.buffer) + self.start
+            data = <const unsigned char*> PyBytes_AS_STRING(self.buffer) + self.start
         else:
-            data = PyByteArray_AS_STRING(self.buffer) + self.start
-        first, second = <unsigned char> data[0], <unsigned char> data[1]
-        size = second & 0x7F
-        known = known_heads.get(first << 8 | second)
-        if known is None or rest - SHORT_HEAD < size or size > most:
-            return None
-        opcode, last = <tuple> known
-        self.start += SHORT_HEAD + size
-        payload, mask = data[SHORT_HEAD : SHORT_HEAD + size], data[2:SHORT_HEAD]
-        return opcode, apply_mask(payload, mask), last
+            data = <const unsigned char*> PyByteArray_AS_STRING(self.buffer) + self.start
+        known = known_heads[data[0] << 7 | data[1] & ~MASKED]
+        if not known or not data[1] & MASKED:
+            return False
+        size = data[1] & ~MASKED
+        if size >= LONGER:
+            head += 2 if size == LONGER else 8
+            if rest < head:
+                return False
+            size = 0
+            for i in range(2, head - MASK):
+                size = size << 8 | data[i]
+        if size > <uint64_t> most or <uint64_t> (rest - head) < size:
+            return False
+        self.opcode = known & 0x0F
+        self.last = known & LAST != 0
+        self.payload = unmasked(data + head, data + head - MASK, <Py_ssize_t> size)
+        self.start += head + <Py_ssize_t> size
+        return True
 
-    cdef tuple parsed(self, object frame):
+    cdef int parsed(self, object frame) except -1:
         """A frame that the library has read."""
         cdef int first, second
         first, second = <bytes> self.pieces[0]
-        if not self.extensions and second & 0x7F < LONGER:
-            known_heads[first << 8 | second] = frame.opcode, frame.fin
-        elif frame.opcode in (TEXT, BINARY):
+        self.opcode, self.payload, self.last = frame.opcode, bytes(frame.data), frame.fin
+        if self.plain:
+            known_heads[first << 7 | second & ~MASKED] = KNOWN | (LAST if self.last else 0) | self.opcode
+        elif self.opcode == TEXT or self.opcode == BINARY:
             self.packed = first & RESERVED != 0
-        if self.extensions and len(frame.data) > GROWTH:
+        if not self.plain and len(self.payload) > GROWTH:
             received = second & 0x7F if second & 0x7F < LONGER else int.from_bytes(self.pieces[1], "big")
-            self.pay(len(frame.data), received)
-        return frame.opcode, bytes(frame.data), frame.fin
+            self.pay(len(self.payload), received)
+        return 0
 
     cdef int pay(self, double size, double received) except -1:
         """For a frame that has become so large. Broken if that is too much."""
@@ -177,16 +184,21 @@ cdef class Frames:
         return 0
 
     def _exactly(self, Py_ssize_t size):
+        cdef const char* data
         while len(self.buffer) - self.start < size:
+            self.missing = size - (len(self.buffer) - self.start)
             yield
-        start = self.start
-        self.start = start + size
-        piece = bytes(self.buffer[start : start + size])
+        if type(self.buffer) is bytes:
+            data = PyBytes_AS_STRING(self.buffer) + self.start
+        else:
+            data = PyByteArray_AS_STRING(self.buffer) + self.start
+        piece = data[:size]
+        self.start += size
         if size <= HEAD_PIECE:
             self.pieces.append(piece)
         return piece
 
-    def coming(self, opcode):
+    cpdef bytes coming(self, int opcode):
         """The payload of a frame that is not whole yet, from where the last call ended; nothing if it has
         another opcode, or is compressed."""
         if self.parser is None or not self.pieces:
@@ -196,47 +208,40 @@ cdef class Frames:
         if bits & 0x0F != opcode or packed or len(self.pieces) < (2 if length & 0x7F < LONGER else 3):
             return b""
         data = bytes(self.buffer[self.start + self.seen :])
-        turn = self.seen % 4
+        turn = self.seen % MASK
         self.seen += len(data)
         mask = self.pieces[len(self.pieces) - 1]
-        return apply_mask(data, mask[turn:] + mask[:turn])
+        return unmasked(data, <bytes> (mask[turn:] + mask[:turn]), len(data))
 
-    def message(self, data):
+    cpdef bytes message(self, object data):
         """A whole message, str or bytes, as a frame."""
         cdef bint text = isinstance(data, str)
-        cdef bytes payload = (<str> data).encode() if text else data
-        if not self.extensions and len(payload) < 1 << 16:
-            return <bytes> _head(text, len(payload)) + payload
-        return self.frame(TEXT if text else BINARY, payload)
+        cdef Py_ssize_t size
+        cdef const char* payload
+        cdef bytes head, made
+        if not self.plain:
+            return self.frame(TEXT if text else BINARY, (<str> data).encode() if text else data)
+        if text:
+            payload = PyUnicode_AsUTF8AndSize(data, &size)
+        else:
+            payload, size = PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
+        if size >= 1 << 16:
+            return self.frame(TEXT if text else BINARY, payload[:size])
+        head = head_of(self.library, text, size)
+        made = PyBytes_FromStringAndSize(NULL, PyBytes_GET_SIZE(head) + size)
+        memcpy(PyBytes_AS_STRING(made), PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
+        memcpy(PyBytes_AS_STRING(made) + PyBytes_GET_SIZE(head), payload, size)
+        return made
 
-    def frame(self, opcode, bytes data not None):
+    cdef bytes frame(self, int opcode, bytes data):
         """ValueError if the data does not fit into a control frame."""
+        return self.library.frame(opcode, data, self.extensions)
+
+    cdef tuple read_close(self):
+        """Code and reason of the close frame that next() has found. Broken."""
         try:
-            return Frame(opcode, data).serialize(mask=False, extensions=self.extensions)
-        except ProtocolError as error:
-            raise ValueError(str(error)) from None
-
-    def close(self, code, reason):
-        """A close frame; ValueError for a code that none may have."""
-        try:
-            return self.frame(CLOSE, close_data(code, reason))
-        except ProtocolError as error:
-            raise ValueError(
-                f"{code} is not a close code that can be sent (RFC 6455, 7.4): {error}"
-            ) from None
-
-
-def close_data(code, reason):
-    """The payload of a close frame."""
-    return Close(code, reason).serialize()
-
-
-def read_close(data):
-    """Code and reason of a close frame, code 1005 if it has none. Broken."""
-    try:
-        close = Close.parse(data)
-    except ProtocolError as error:
-        raise Broken(1002, str(error)) from None
-    except UnicodeDecodeError:
-        raise Broken(1007, "the reason of the close frame is not UTF-8") from None
-    return int(close.code), close.reason
+            return self.library.read_close(self.payload)
+        except self.library.ProtocolError as error:
+            raise Broken(1002, str(error)) from None
+        except UnicodeDecodeError:
+            raise Broken(1007, "the reason of the close frame is not UTF-8") from None

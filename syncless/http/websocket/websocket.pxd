@@ -3,6 +3,7 @@
 from syncless._core.wait.sync cimport Lock
 from syncless.http.exchange cimport Upgrade
 from syncless.http.request cimport Request
+from syncless.http.websocket.frames cimport Frames
 
 
 cdef class WebSocket:
@@ -10,9 +11,9 @@ cdef class WebSocket:
     cdef Request request
     cdef bint answers_close
     cdef Py_ssize_t most            # bytes of a message
-    cdef object library             # frames, once the handshake is looked at
+    cdef object library             # library.py, once the handshake is looked at
     cdef tuple agreed               # the fields and extensions of the handshake
-    cdef object frames              # None: it is not accepted
+    cdef Frames frames              # None: it is not accepted
     cdef Lock receiving, sending
     cdef object message             # that has come and is not given out, or None
     cdef object parts               # StringIO or BytesIO of the message that is arriving
@@ -36,14 +37,15 @@ cdef class WebSocket:
     cdef int check_open(self) except -1
     cdef int write(self, bytes data) except -1
     cdef int read(self) except -1
+    cdef bint take_rest(self) except -1
     cdef int look_ahead(self) except -1
     cdef object text(self, object decode, tuple args)
-    cdef int take(self, object opcode, bytes data, bint fin) except -1
+    cdef int take(self, int opcode, bytes data, bint fin) except -1
     cdef int closes(self, bytes data) except -1
     cdef int wait(self) except -1
     cdef int meet_answer(self) except -1
-    cdef int part(self, object opcode, bytes data, bint fin) except -1
+    cdef int part(self, int opcode, bytes data, bint fin) except -1
     cdef int whole(self, object message) except -1
-    cdef int answer(self, object opcode, bytes data) except -1
+    cdef int answer(self, int opcode, bytes data) except -1
     cdef int fail(self, object code, str reason) except -1
     cdef int lost(self) except -1

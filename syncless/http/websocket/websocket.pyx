@@ -13,10 +13,12 @@ from importlib.util import find_spec
 from syncless._core.wait.sync cimport Lock
 from syncless.http.exchange cimport Upgrade
 from syncless.http.request cimport Request
+from syncless.http.websocket.frames cimport CLOSE, CONTINUATION, PING, PONG, TEXT, Frames
 
 from syncless._core.exits import TaskletExit
 from syncless._core.timeout import Timeout
 from syncless.http.errors import BadRequest, BodyTimeout, ClientGone, ConnectionLost, UpgradeRequired
+from syncless.http.websocket.frames import Broken
 from syncless.http.wire.wire import is_field
 
 STOPS = 1001, "the server stops"
@@ -39,6 +41,10 @@ def tell_missing(error_log) -> None:
     brings its own has refused."""
     if "simple_websocket" not in sys.modules:
         error_log.warn_once(NEEDED)
+
+
+cdef enum:
+    MOST_REST = 65536   # bytes of a long frame that are received at once, when they are there
 
 
 cdef bint _can_be_sent(str name, str value) except -1:
@@ -104,7 +110,7 @@ cdef class WebSocket:
             fields.append(("Sec-WebSocket-Protocol", subprotocol))
         lines = ["HTTP/1.1 101 Switching Protocols", *(f"{n}: {v}" for n, v in (*fields, *(headers or ())))]
         self.subprotocol = subprotocol
-        self.frames = self.library.Frames(extensions, self.most)
+        self.frames = Frames(self.library, extensions, self.most)
         self.upgrade.begin("\r\n".join([*lines, "", ""]).encode("latin-1"), self)
 
     def check(self, compression=True):
@@ -114,7 +120,7 @@ cdef class WebSocket:
             raise UpgradeRequired("only version 13 of the WebSocket protocol is supported (RFC 6455, 4.4)")
         if self.request.method != "GET":
             raise BadRequest("a WebSocket handshake must be a GET request (RFC 6455, 4.1)")
-        self.library = importlib.import_module("syncless.http.websocket.frames")
+        self.library = importlib.import_module("syncless.http.websocket.library")
         try:
             self.agreed = self.library.handshake(self.request, compression)
         except ValueError as error:
@@ -176,7 +182,7 @@ cdef class WebSocket:
             self.accept()
         with self.sending:
             self.check_open()
-            self.write(self.frames.frame(self.library.PING, payload))
+            self.write(self.frames.frame(PING, payload))
 
     def close(self, code=1000, reason="") -> None:
         """Sends a close frame and waits for the client's, for at most CLOSE_SECONDS. Harmless if it is closed
@@ -210,7 +216,7 @@ cdef class WebSocket:
 
     def send_close(self, code, reason) -> None:
         """Sends a close frame. WebSocketClosed."""
-        frame = self.frames.close(code, _shortened(reason))
+        frame = self.frames.frame(CLOSE, self.library.close_data(code, _shortened(reason)))
         with self.sending:
             self.check_open()
             self.write(frame)
@@ -244,16 +250,27 @@ cdef class WebSocket:
         close frame can be answered; waits for bytes if there are none."""
         try:
             while self.message is None and not self.gone and not self.answered:
-                frame = self.frames.next(self.most - self.size)
-                if frame is None:
-                    if self.frames.amid_frame:
+                if not self.frames.next(self.most - self.size):
+                    if self.frames.parser is not None:
+                        if self.take_rest():
+                            continue
                         self.look_ahead()
                     return self.wait()
                 self.ahead = None
-                opcode, data, fin = <tuple> frame
-                self.take(opcode, data, fin)
-        except self.library.Broken as error:
+                self.take(self.frames.opcode, self.frames.payload, self.frames.last)
+        except Broken as error:
             self.fail(error.code, str(error))
+
+    cdef bint take_rest(self) except -1:
+        """Whether more of a frame has come already. A compressed one is read in small pieces."""
+        cdef bytes data
+        if not self.frames.plain:
+            return False
+        data = self.upgrade.read_rest(min(self.frames.missing, <Py_ssize_t> MOST_REST))
+        if not data:
+            return False
+        self.frames.feed(data)
+        return True
 
     cdef int look_ahead(self) except -1:
         """Text that is no UTF-8 is refused amid its frame (RFC 6455, 8.1). The client may never send the
@@ -261,7 +278,7 @@ cdef class WebSocket:
         cdef bint goes_on = self.parts is not None
         if goes_on and self.decoder is None:
             return 0  # a binary message
-        data = self.frames.coming(self.library.CONTINUATION if goes_on else self.library.TEXT)
+        data = self.frames.coming(CONTINUATION if goes_on else TEXT)
         if self.ahead is None:
             self.ahead = _decoder()
             if goes_on:
@@ -272,19 +289,18 @@ cdef class WebSocket:
         try:
             return decode(*args)
         except UnicodeDecodeError:
-            raise self.library.Broken(1007, "a text message is not UTF-8") from None
+            raise Broken(1007, "a text message is not UTF-8") from None
 
-    cdef int take(self, object opcode, bytes data, bint fin) except -1:
-        library = self.library
-        if opcode is library.PING:
-            return self.answer(library.PONG, data)
-        if opcode is library.CLOSE:
+    cdef int take(self, int opcode, bytes data, bint fin) except -1:
+        if opcode == PING:
+            return self.answer(PONG, data)
+        if opcode == CLOSE:
             return self.closes(data)
-        if opcode is not library.PONG:
+        if opcode != PONG:
             return self.part(opcode, data, fin)
 
     cdef int closes(self, bytes data) except -1:
-        code, reason = self.library.read_close(data)
+        code, reason = self.frames.read_close()
         self.answered = self.upgrade.over = True
         if self.close_code is None:
             self.unanswered = code, reason, data
@@ -296,7 +312,7 @@ cdef class WebSocket:
         if self.unanswered is None or self.closed:
             return
         code, reason, data = self.unanswered
-        self.answer(self.library.CLOSE, data)
+        self.answer(CLOSE, data)
         self.close_code, self.close_reason = code, reason
 
     cdef int wait(self) except -1:
@@ -308,7 +324,7 @@ cdef class WebSocket:
             if self.pinged:
                 return self.lost()
             self.pinged = True
-            return self.answer(self.library.PING, b"")
+            return self.answer(PING, b"")
         except ClientGone:
             data = b""
         if not data:
@@ -316,16 +332,15 @@ cdef class WebSocket:
         self.pinged = False
         self.frames.feed(data)
 
-    cdef int part(self, object opcode, bytes data, bint fin) except -1:
+    cdef int part(self, int opcode, bytes data, bint fin) except -1:
         """Of a message."""
         cdef bint begins = self.parts is None
-        library = self.library
-        if (opcode is library.CONTINUATION) is begins:
-            raise library.Broken(1002, "a continuation frame is out of place, or missing")
+        if (opcode == CONTINUATION) == begins:
+            raise Broken(1002, "a continuation frame is out of place, or missing")
         if fin and begins:
-            return self.whole(self.text(str, (data, "utf-8")) if opcode is library.TEXT else data)
+            return self.whole(self.text(str, (data, "utf-8")) if opcode == TEXT else data)
         if begins:
-            self.decoder = _decoder() if opcode is library.TEXT else None
+            self.decoder = _decoder() if opcode == TEXT else None
             self.parts = io.BytesIO() if self.decoder is None else io.StringIO(newline="")
         self.size += len(data)
         self.parts.write(data if self.decoder is None else self.text(self.decoder.decode, (data, fin)))
@@ -339,7 +354,7 @@ cdef class WebSocket:
         if self.close_code is None:  # messages between our close frame and the client's are dropped
             self.message = message
 
-    cdef int answer(self, object opcode, bytes data) except -1:
+    cdef int answer(self, int opcode, bytes data) except -1:
         """Sends a control frame, if it still can be sent."""
         try:
             with self.sending:

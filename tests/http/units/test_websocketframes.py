@@ -4,14 +4,24 @@ import zlib
 
 import pytest
 
-library = pytest.importorskip("websockets.frames", reason="it reads the frames: pip install websockets")
+websockets = pytest.importorskip("websockets.frames", reason="it reads the frames: pip install websockets")
 from websockets.exceptions import PayloadTooBig, ProtocolError  # noqa: E402
 from websockets.extensions.permessage_deflate import PerMessageDeflate  # noqa: E402
 
-from syncless.http.websocket import frames  # noqa: E402
+from syncless.http.websocket import frames, library  # noqa: E402
 
 MASK = b"\x01\x02\x03\x04"
 MOST = 100
+TEXT, BINARY = websockets.Opcode.TEXT, websockets.Opcode.BINARY
+
+
+def new(extensions=(), *more):
+    return frames.Frames(library, [*extensions], *more)
+
+
+def next_of(reader, most=MOST):
+    """(opcode, payload, last), or None."""
+    return (reader.opcode, reader.payload, reader.last) if reader.next(most) else None
 
 
 def as_the_library_reads(data):
@@ -25,7 +35,7 @@ def as_the_library_reads(data):
         return data[at - size : at]
 
     try:
-        next(library.Frame.parse(exactly, mask=True, max_size=MOST, extensions=[]))
+        next(websockets.Frame.parse(exactly, mask=True, max_size=MOST, extensions=[]))
     except StopIteration as done:
         return done.value.opcode, done.value.data, done.value.fin
     except ProtocolError:
@@ -35,10 +45,10 @@ def as_the_library_reads(data):
 
 
 def as_we_read(data):
-    reader = frames.Frames([])
+    reader = new()
     reader.feed(data)
     try:
-        return reader.next(MOST)
+        return next_of(reader)
     except frames.Broken as error:
         return error.code
 
@@ -54,22 +64,40 @@ def test_each_head_is_read_as_by_the_library_also_again():
 
 def test_frame_that_is_known_is_read_in_parts_too():
     data = b"\x81\x85" + MASK + bytes(a ^ b for a, b in zip(b"hello", MASK + MASK, strict=False))
-    assert as_we_read(data) == as_we_read(data) == (frames.TEXT, b"hello", True)
+    assert as_we_read(data) == as_we_read(data) == (TEXT, b"hello", True)
     for at in range(1, len(data)):
-        reader = frames.Frames([])
+        reader = new()
         reader.feed(data[:at])
-        assert reader.next(MOST) is None
+        assert next_of(reader) is None
         reader.feed(data[at:] + data + data[:at])
-        assert [reader.next(MOST) for _ in range(3)] == [(frames.TEXT, b"hello", True)] * 2 + [None]
+        assert [next_of(reader) for _ in range(3)] == [(TEXT, b"hello", True)] * 2 + [None]
+
+
+@pytest.mark.parametrize("size", [126, 127, 65_535, 65_536, 100_001])
+def test_long_frame_is_read_as_by_the_library_also_again(size):
+    payload = bytes(place % 251 for place in range(size))
+    length = b"\xfe" + size.to_bytes(2, "big") if size < 1 << 16 else b"\xff" + size.to_bytes(8, "big")
+    data = b"\x82" + length + MASK + bytes(byte ^ MASK[place % 4] for place, byte in enumerate(payload))
+    for _ in range(3):
+        reader = new()
+        reader.feed(data + data[:5])
+        assert next_of(reader, size) == (BINARY, payload, True)
+        assert next_of(reader, size) is None
+        reader.feed(data[5:])
+        assert next_of(reader, size) == (BINARY, payload, True)
+    reader.feed(data)
+    with pytest.raises(frames.Broken) as found:
+        next_of(reader, size - 1)
+    assert found.value.code == 1009
 
 
 def test_message_too_long_for_what_is_left_is_refused_though_its_head_is_known():
     data = b"\x82\x8a" + MASK + bytes(10)
-    for most, expected in ((10, frames.BINARY), (9, 1009), (10, frames.BINARY)):
-        reader = frames.Frames([])
+    for most, expected in ((10, BINARY), (9, 1009), (10, BINARY)):
+        reader = new()
         reader.feed(data)
         try:
-            found = reader.next(most)[0]
+            found = next_of(reader, most)[0]
         except frames.Broken as error:
             found = error.code
         assert found == expected
@@ -78,10 +106,10 @@ def test_message_too_long_for_what_is_left_is_refused_though_its_head_is_known()
 @pytest.mark.parametrize("message", ["", "é", "x" * 125, "x" * 126, b"", b"x" * 65535, b"x" * 65536])
 def test_message_is_written_as_by_the_library(message):
     """The first time, and when its head is known."""
-    opcode = frames.TEXT if isinstance(message, str) else frames.BINARY
+    opcode = TEXT if isinstance(message, str) else BINARY
     data = message.encode() if isinstance(message, str) else message
-    expected = library.Frame(opcode, data).serialize(mask=False)
-    assert [frames.Frames([]).message(message) for _ in range(3)] == [expected] * 3
+    expected = websockets.Frame(opcode, data).serialize(mask=False)
+    assert [new().message(message) for _ in range(3)] == [expected] * 3
 
 
 def packed(data):
@@ -97,7 +125,7 @@ def compressed(data):
 
 def deflating(clock):
     inflate = PerMessageDeflate(False, False, 15, 15)
-    return frames.Frames([inflate], 1 << 20, clock)
+    return new([inflate], 1 << 20, clock)
 
 
 def test_messages_that_grow_a_thousand_times_have_a_bound_a_second():
@@ -106,12 +134,12 @@ def test_messages_that_grow_a_thousand_times_have_a_bound_a_second():
     bomb = compressed(bytes(1 << 20))
     for _ in range(3):
         reader.feed(bomb)
-        assert len(reader.next(1 << 20)[1]) == 1 << 20
+        assert len(next_of(reader, 1 << 20)[1]) == 1 << 20
         now[0] += 1
     reader.feed(bomb * 2)
-    assert len(reader.next(1 << 20)[1]) == 1 << 20
+    assert len(next_of(reader, 1 << 20)[1]) == 1 << 20
     with pytest.raises(frames.Broken, match="unpacked") as found:
-        reader.next(1 << 20)
+        next_of(reader, 1 << 20)
     assert found.value.code == 1009
 
 
@@ -120,4 +148,4 @@ def test_messages_that_grow_as_text_does_have_none():
     message = compressed(b"".join(b'{"number": %d}, ' % number for number in range(10_000)))
     for _ in range(20):
         reader.feed(message)
-        assert len(reader.next(1 << 20)[1]) > 150_000
+        assert len(next_of(reader, 1 << 20)[1]) > 150_000
