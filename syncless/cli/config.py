@@ -8,7 +8,6 @@ names of the options, see server/options.py.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import os
 import re
@@ -19,7 +18,7 @@ from syncless.http.limits import defaults
 from syncless.http.log.notices import complain
 from syncless.io.guardedfiles import readable
 from syncless.patches import AREAS
-from syncless.server.options import ALL, ONCE, Option, number_of_workers
+from syncless.server.options import ALL, ONCE, Option, closest, number_of_workers
 
 FILES = ("syncless.toml", "pyproject.toml")
 """Looked for in the working directory unless a file is named. The first file with options is used."""
@@ -171,8 +170,8 @@ class Options:
                 if name in IN_FILES_ONLY:
                     raise ValueError(f"no variable sets {name}; use the configuration file")
                 if name not in names:
-                    near = difflib.get_close_matches(name, names, 1, 0.6)
-                    advice = f"; did you mean SYNCLESS_{near[0].upper()}?" if near else ""
+                    near = closest(name, names)
+                    advice = f"; did you mean SYNCLESS_{near.upper()}?" if near else ""
                     complain(f"the environment variable {variable} is unknown and sets nothing{advice}")
                 elif name.startswith("limit_"):
                     limits |= _limits({name.removeprefix("limit_"): _number(text)})
@@ -240,8 +239,8 @@ def from_platform(environ: Mapping[str, str]) -> Values:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name."""
-    found = difflib.get_close_matches(name, list(known), 1, 0.5)
-    return f"; did you mean {found[0]!r}?" if found else f"; choose from {', '.join(sorted(known))}"
+    found = closest(name, known := list(known))
+    return f"; did you mean {found!r}?" if found else f"; choose from {', '.join(sorted(known))}"
 
 
 def _limits(table: Mapping[str, Any]) -> dict[str, Any]:

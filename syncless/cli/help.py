@@ -8,7 +8,6 @@ has colours of its own. They are off, so that help looks the same everywhere.
 from __future__ import annotations
 
 import argparse
-import difflib
 import itertools
 import os
 import re
@@ -17,8 +16,10 @@ import textwrap
 from typing import IO, Any, NoReturn
 
 from syncless.cli.foreign import ACCEPTED, TOGETHER
+from syncless.cli.peers import answer
 from syncless.http.features import features
 from syncless.http.limits import Limits, defaults
+from syncless.server.options import closest
 
 BOLD, GREEN, PLAIN = "\033[1m", "\033[32m", "\033[0m"
 COLUMN = 30
@@ -48,10 +49,15 @@ class Parser(argparse.ArgumentParser):
         name = extra[0].partition("=")[0]
         if not name.startswith("-"):
             self.error(f"unexpected argument {name!r}: only one application can be named")
-        near = difflib.get_close_matches(name, [*self._option_string_actions, *ACCEPTED, *TOGETHER], 1, 0.6)
+        instead = answer(name)
+        if instead:
+            self.error(f"there is no {name}; {instead}")
+        limit = name.strip("-").replace("-", "_")
+        if limit in defaults():
+            self.error(f"there is no option {name}; write --limit {limit}=N")
+        near = closest(name, [*self._option_string_actions, *ACCEPTED, *TOGETHER])
         self.error(
-            f"there is no option {name}; "
-            + (f"did you mean {near[0]}?" if near else "see syncless --help-all")
+            f"there is no option {name}; {f'did you mean {near}?' if near else 'see syncless --help-all'}"
         )
 
     def error(self, message: str) -> NoReturn:

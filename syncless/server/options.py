@@ -8,7 +8,7 @@ Limits have their rows in limits.py. A program that serves by itself does not im
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from syncless.http.errors import ON_HANGUP
@@ -53,6 +53,11 @@ class Option(NamedTuple):
     users."""
 
 
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant: one or two letters differ. "" if there is none."""
+    return next(iter(difflib.get_close_matches(name, list(known), 1, 0.8)), "")
+
+
 def limit(text: str) -> tuple[str, float]:
     """A --limit argument, NAME=VALUE."""
     name, equals, value = text.partition("=")
@@ -60,8 +65,8 @@ def limit(text: str) -> tuple[str, float]:
     if not equals:
         raise ValueError(f"{text!r}: write NAME=VALUE, for example idle_seconds=75")
     if name not in kinds:
-        near = difflib.get_close_matches(name, kinds, 1)
-        advice = f"did you mean {near[0]}?" if near else "--help-all lists all limits"
+        near = closest(name, kinds)
+        advice = f"did you mean {near}?" if near else "--help-all lists all limits"
         raise ValueError(f"unknown limit {name!r}; {advice}")
     try:
         number = float(value) if isinstance(kinds[name], float) else int(value)
