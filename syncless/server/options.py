@@ -202,7 +202,7 @@ OPTIONS = {  # heading -> options
     ),
     "addresses": (
         Option("bind", (), "ADDRESS", short="-b", text=
-            "host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, "
+            "host:port, host, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, "
             "preceded by http:// or https:// if you need both; with port 0 the system chooses one; may be "
             "repeated (default: the sockets that systemd passes, else 127.0.0.1:8000)",
             type="str | Bind | Iterable[str | Bind] | None = None", call=
@@ -313,8 +313,8 @@ OPTIONS = {  # heading -> options
     ),
     "operating": (
         Option("status", None, "ADDRESS", PROGRAM, text=
-            "serve a status page, JSON and health checks at this local address: :port, "
-            "127.0.0.1:port or unix:/path", call=
+            "serve a status page, JSON and health checks at this local address: 127.0.0.1:port or "
+            "unix:/path", call=
             "an address of this machine for a status page, JSON and health checks (see "
             "docs/howto/operating.md)"),
         Option("status_public", False, where=PROGRAM, text=
