@@ -150,8 +150,10 @@ class Foreign(Exception):
     """An option that is not taken; the text says what to write."""
 
 
-def translated(arguments: Sequence[str]) -> list[str]:
-    """The arguments with our options in the place of others'. Foreign."""
+def translated(arguments: Sequence[str], spelled: dict[str, str] | None = None) -> list[str]:
+    """The arguments with our options in the place of others'. Foreign. ``spelled``: gets for each of ours
+    what has been written."""
+    spelled = {} if spelled is None else spelled
     rest = list(arguments)
     ours: list[str] = []
     together: dict[str, str] = {}
@@ -189,7 +191,10 @@ def translated(arguments: Sequence[str]) -> list[str]:
         if name in TOGETHER:
             together[name] = value
         else:
-            ours += [word.format(value) for word in ACCEPTED[name].split()]
+            made = [word.format(value) for word in ACCEPTED[name].split()]
+            ours += made
+            if made:
+                spelled[f"--limit {made[1].partition('=')[0]}" if made[0] == "--limit" else made[0]] = name
     return [*_made_of(together, trust, ours), *ours]
 
 
@@ -208,6 +213,8 @@ def _made_of(given: dict[str, str], trust: bool | None, others: list[str]) -> li
     made = []
     if HOST in given or PORT in given:
         host, port = (given.get(name, TOGETHER[name]) for name in (HOST, PORT))
+        if not (port.isascii() and port.isdecimal() and int(port) <= 65535):
+            raise Foreign(f"{PORT}: write a number from 0 to 65535, not {port!r}")
         made += ["--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
     if trust or (trust is None and PROXIES in given):
         for peer in given.get(PROXIES, TOGETHER[PROXIES]).split(","):

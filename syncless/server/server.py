@@ -120,7 +120,10 @@ class Server:
         self.application = as_host(Declared.of(application, interface, root_path, lifespan))
         self.limits = limits_of(limits, overrides)
         binds = [bind] if isinstance(bind, (str, Bind)) else list(bind or ())
-        wanted = [parse_bind(text, DEFAULT_PORT) if isinstance(text, str) else text for text in binds]
+        try:
+            wanted = [parse_bind(text, DEFAULT_PORT) if isinstance(text, str) else text for text in binds]
+        except ValueError as error:
+            raise ValueError(f"bind: {error}") from None
         wanted = wanted or [Bind(host=host, port=port)]
         if http2 not in PROTOCOLS:
             raise ValueError(f"http2 must be one of {', '.join(PROTOCOLS)}, not {http2!r}")

@@ -331,7 +331,7 @@ def test_file_of_gunicorn_is_read(tmp_path, capsys):
             "there is no post_fork; write a function for --hook post_fork=",
         ),
         ("import missing\n", "ModuleNotFoundError: No module named 'missing'"),
-        ("workers = 'many'\n", "argument -w/--workers: write a number of processes, or auto, not 'many'"),
+        ("workers = 'many'\n", "{file}: --workers: write a number of processes, or auto, not 'many'"),
     ],
 )
 def test_file_of_gunicorn_that_cannot_be_taken_is_answered(text, said, tmp_path, capsys):
@@ -352,7 +352,7 @@ def test_file_of_gunicorn_that_cannot_be_taken_is_answered(text, said, tmp_path,
         ("--head-seconds 5 app:app", "there is no option --head-seconds; write --limit head_seconds=N"),
         ("app:app other:app", "unexpected argument 'other:app': only one application can be named"),
         ("app:app --port", "--port needs a value"),
-        ("app:app --workers many", "argument -w/--workers: write a number of processes, or auto, not 'many'"),
+        ("app:app --workers many", "--workers: write a number of processes, or auto, not 'many'"),
         ("--proxy-protocol=v3 app:app", "--proxy-protocol takes auto, v1, v2, off or nothing, not 'v3'"),
         ("", "name the application to serve, for example myproject.web:app"),
         ("-c missing.conf.py app:app", "--config missing.conf.py: No such file or directory"),

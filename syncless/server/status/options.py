@@ -87,7 +87,10 @@ def check_metrics_library() -> None:
 def local_bind(text: str, what: str, public: bool) -> Bind:
     """The address that the text names. ValueError if others than this machine could reach it, unless they are
     meant to."""
-    bind = parse_bind(text)
+    try:
+        bind = parse_bind(text)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
     if bind.tls:
         raise ValueError(f"the {what} address serves plain HTTP; write it without https://, not {text!r}")
     if not public and not is_local(bind):
