@@ -1,5 +1,6 @@
 """Writes what follows from the row of an option (server/options.py) or of a limit (http/limits.py): the
-signatures of `serve` and `Server`, the docstring of `serve`, the types of both, and the limits in C.
+signatures of `serve` and `Server`, the docstring of `serve`, the types of both, and the limits in C. And the
+tables of options of other servers (cli/peers.py) in docs/moving/.
 
 ``python -m scripts.docs.options`` does it; a test fails where a file says something else.
 """
@@ -11,6 +12,7 @@ import pathlib
 import textwrap
 from typing import Any
 
+from syncless.cli.peers import table
 from syncless.http.limits import Limits, field_of
 from syncless.server.options import APPLICATION, OPTIONS, PROGRAM, ROWS, SERVER, Option
 
@@ -18,6 +20,7 @@ PACKAGE = pathlib.Path(__file__).parent.parent.parent / "syncless"
 SERVER_PY, SERVE_PY, PROGRAM_PY, TYPES_PY = (
     PACKAGE / "server" / name for name in ("server.py", "serve.py", "program/serving.py", "arguments.py")
 )
+GUNICORN, UWSGI = (PACKAGE.parent / "docs" / "moving" / name for name in ("gunicorn.md", "uwsgi.md"))
 WIRE_H, WIRE_PXD = (PACKAGE / "http" / "wire" / name for name in ("wire.h", "wire.pxd"))
 BY_COMMAND = "# from options.py, by python -m scripts.docs.options\n"
 """Stands before the arguments of a signature."""
@@ -110,6 +113,7 @@ def written() -> dict[pathlib.Path, str]:
     """Each file as it should be."""
     paths = (SERVER_PY, SERVE_PY, PROGRAM_PY, WIRE_H, WIRE_PXD)
     server, serve, program, wire, wire_pxd = (path.read_text() for path in paths)
+    gunicorn, uwsgi = GUNICORN.read_text(), UWSGI.read_text()
     types = {each.name: typed(each)[0] for each in of(PROGRAM)}
     serve = put(serve, BY_COMMAND, "    **options", signature(" " * 4, APPLICATION, PROGRAM))
     serve = put(serve, "both families.\n", "\n    SIGUSR1", docstring())
@@ -120,6 +124,8 @@ def written() -> dict[pathlib.Path, str]:
         PROGRAM_PY: put(program, BY_COMMAND, "    **options", fields(types).replace("\n", ",\n")),
         WIRE_H: put(wire, "struct limits {\n", "    int64_t body_check_ns", struct("    ", ";")),
         WIRE_PXD: put(wire_pxd, "struct limits:\n", "        int64_t body_check_ns", struct(" " * 8, "")),
+        GUNICORN: put(gunicorn, "|---|---|---|---|---|---|\n", "\n## Signals", table("gunicorn")),
+        UWSGI: put(uwsgi, "| uWSGI | syncless |\n|---|---|\n", "\n### Calls", table("uwsgi")),
         TYPES_PY: TYPES.format(
             limits=fields(Limits.__annotations__),
             options=fields({each.name: typed(each)[0] for each in of(SERVER)}),

@@ -17,6 +17,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from types import ModuleType, TracebackType
 from typing import Any
 
+from syncless.apps.signature import ASGI, WSGI, takes
 from syncless.io.guardedfiles import Place
 
 DEFAULTS = ("application", "app")
@@ -233,10 +234,39 @@ def _evaluate(module: ModuleType, expression: str) -> Any:
     if not parenthesis:
         return found
     args, kwargs = _arguments(expression)
+    _check_call(f"{module.__name__}:{attribute}", found, args, kwargs)
     try:
-        return found(*args, **kwargs)
+        made = found(*args, **kwargs)
     except Exception as error:
         raise ApplicationFailed(own_traceback(error)) from None
+    if hasattr(made, "close") and hasattr(made, "cr_frame"):
+        made.close()
+        raise ApplicationNotFound(
+            f"{module.__name__}:{attribute} is an async function; a factory must not be async: write one "
+            "that returns the application"
+        )
+    return made
+
+
+def _check_call(name: str, factory: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """ApplicationNotFound if it cannot be called with these arguments."""
+    import inspect  # not everybody has a factory
+
+    if not callable(factory):
+        raise ApplicationNotFound(
+            f"{name} is not a function that returns the application, but {factory!r}; if that is the "
+            "application, leave out () and --factory"
+        )
+    try:
+        inspect.signature(factory).bind(*args, **kwargs)
+    except TypeError as error:
+        if takes(factory, len(WSGI)) or takes(factory, len(ASGI)):
+            advice = "if it is the application itself, leave out () and --factory"
+        else:
+            advice = "write its arguments, which are literals: 'module:create_app(\"production\")'"
+        raise ApplicationNotFound(f"{name} cannot be called so: {error}; {advice}") from None
+    except ValueError:  # a callable in C may have no signature
+        pass
 
 
 def _arguments(call: str) -> tuple[list[Any], dict[str, Any]]:

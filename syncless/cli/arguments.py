@@ -10,10 +10,11 @@ from typing import Any
 from syncless.cli.config import TABLES, ConfigError, Options, from_platform, reason_of, show
 from syncless.cli.foreign import Foreign, options_of, translated
 from syncless.cli.help import HelpAll, Parser, Version
+from syncless.cli.sources import Chosen
 from syncless.io.guardedfiles import is_privileged, only_roots
 from syncless.patches import AREAS, OFF
 from syncless.server.addresses import parse_bind
-from syncless.server.options import OPTIONS, Option
+from syncless.server.options import OPTIONS, Option, value_of
 
 Group = argparse._ArgumentGroup
 
@@ -49,7 +50,7 @@ def _add(group: Group, option: Option, word: str) -> None:
 
     def read(text: str) -> Any:
         try:
-            return option.read(text)
+            return value_of(option, text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -58,9 +59,8 @@ def _add(group: Group, option: Option, word: str) -> None:
         more["action"] = "append"
     if option.bare is not None:
         more |= {"nargs": "?", "const": option.bare}
-    kind = option.read if option.read in (str, int) else read
     group.add_argument(
-        *words, type=kind, choices=option.choices, metavar=option.value or None, help=option.text, **more
+        *words, type=read, choices=option.choices, metavar=option.value or None, help=option.text, **more
     )
 
 
@@ -107,13 +107,13 @@ example:
 """
 
 
-def parse(arguments: list[str]) -> argparse.Namespace:
+def parse(arguments: list[str]) -> Chosen:
     """All options: from the command line, the environment and the file, or their defaults. If one is wrong,
     it prints a message and raises SystemExit."""
     parser = make_parser()
     known = Options()
     try:
-        given = vars(parser.parse_args(translated(arguments)))
+        given = vars(parser.parse_args(translated(arguments, parser.spelled)))
     except Foreign as error:
         parser.error(str(error))
     for name, without in {"access_log": "-", "compress": ""}.items():
@@ -134,7 +134,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         path = given.get("config") or os.environ.get("SYNCLESS_CONFIG")
         if path and path.endswith(".py"):
             _refuse_of_others(parser, path, argparse.Namespace(**{"user": None, "group": None, **given}))
-            file, name = vars(parser.parse_args(translated(options_of(path)))), path
+            inner = make_parser()
+            inner.before = f"{path}: "
+            file, name = vars(inner.parse_args(translated(options_of(path)))), path
         else:
             file, name = known.from_file(path)
         layers = [
@@ -155,7 +157,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             # the items of a table may come from several sources
             values[dest] = [*values.get(dest, ()), *value] if dest in TABLES else value
             sources[dest] = source
-    options = argparse.Namespace(**{"check": False, "print_config": False, **values})
+            if dest == "limits":
+                sources |= {f"limit {limit}": source for limit, _ in value}
+    options = Chosen(**{"check": False, "print_config": False, **values})
+    options.sources, options.spelled = sources, parser.spelled
     _refuse_of_others(parser, name, options)
     if options.print_config:
         shown = {dest: value for dest, value in values.items() if dest in known.defaults()}

@@ -8,7 +8,6 @@ names of the options, see server/options.py.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import os
 import re
@@ -19,7 +18,7 @@ from syncless.http.limits import defaults
 from syncless.http.log.notices import complain
 from syncless.io.guardedfiles import readable
 from syncless.patches import AREAS
-from syncless.server.options import ALL, ONCE, Option, number_of_workers
+from syncless.server.options import ALL, ONCE, Option, closest, limit_value, number_of_workers, value_of
 
 FILES = ("syncless.toml", "pyproject.toml")
 """Looked for in the working directory unless a file is named. The first file with options is used."""
@@ -113,19 +112,23 @@ class Options:
                 except ValueError as error:
                     raise ConfigError(f"{name}: tool.syncless: {error}") from None
             if table or path is not None:
-                return self._from_table(table, name), name
+                return self._from_table(table, name, text), name
         return {}, ""
 
-    def _from_table(self, table: Mapping[str, Any], where: str) -> Values:
+    def _from_table(self, table: Mapping[str, Any], where: str, text: str) -> Values:
         values: Values = {}
         for key, value in table.items():
             name = key.replace("-", "_")
             if name not in self.names:
-                raise ConfigError(f"{where}: unknown option {key!r}{nearest(name, self.names)}")
+                place = f"{where}{_line(text, key)}"
+                raise ConfigError(f"{place}: unknown option {key!r}{nearest(name, self.names)}")
             try:
                 values.update(self._convert(name, value))
             except (TypeError, ValueError) as error:
-                raise ConfigError(f"{where}: {key}: {error}") from None
+                inner = str(error).partition(":")[0] if isinstance(value, Mapping) else ""
+                raise ConfigError(
+                    f"{where}{_line(text, inner) or _line(text, key)}: {key}: {error}"
+                ) from None
         return values
 
     def _convert(self, name: str, value: Any) -> Values:
@@ -171,15 +174,16 @@ class Options:
                 if name in IN_FILES_ONLY:
                     raise ValueError(f"no variable sets {name}; use the configuration file")
                 if name not in names:
-                    near = difflib.get_close_matches(name, names, 1, 0.6)
-                    advice = f"; did you mean SYNCLESS_{near[0].upper()}?" if near else ""
+                    near = closest(name, names)
+                    advice = f"; did you mean SYNCLESS_{near.upper()}?" if near else ""
                     complain(f"the environment variable {variable} is unknown and sets nothing{advice}")
                 elif name.startswith("limit_"):
-                    limits |= _limits({name.removeprefix("limit_"): _number(text)})
+                    limits[name.removeprefix("limit_")] = limit_value(name.removeprefix("limit_"), text)
                 else:
                     values.update(self._convert(name, self._parsed(name, text)))
             except (TypeError, ValueError) as error:
-                raise ConfigError(f"{variable}: {error}") from None
+                why = str(error).removeprefix(f"{name.removeprefix('limit_')}: ")
+                raise ConfigError(f"{variable}: {why}") from None
         if limits:
             values["limits"] = list(limits.items())
         return values
@@ -193,7 +197,7 @@ class Options:
             return text.lower() in TRUE
         if isinstance(option.default, (tuple, dict)):
             return [part.strip() for part in text.split(",")]
-        return _number(text) if option.read is int else text
+        return text
 
 
 @contextlib.contextmanager
@@ -228,31 +232,35 @@ def text_of(path: str) -> str:
 def from_platform(environ: Mapping[str, str]) -> Values:
     """PORT and WEB_CONCURRENCY, as Heroku and its like set them."""
     values: Values = {}
-    try:
-        if environ.get("PORT"):
-            values["bind"] = [f"0.0.0.0:{int(environ['PORT'])}"]
-        if environ.get("WEB_CONCURRENCY"):
-            values["workers"] = number_of_workers(environ["WEB_CONCURRENCY"])
-    except ValueError as error:
-        raise ConfigError(f"PORT must be a number, WEB_CONCURRENCY one or auto: {error}") from None
+    port, workers = environ.get("PORT"), environ.get("WEB_CONCURRENCY")
+    if port:
+        if not (port.isascii() and port.isdecimal() and int(port) <= 65535):
+            raise ConfigError(f"PORT: write a number from 0 to 65535, not {port!r}")
+        values["bind"] = [f"0.0.0.0:{port}"]
+    if workers:
+        try:
+            values["workers"] = number_of_workers(workers)
+        except ValueError as error:
+            raise ConfigError(f"WEB_CONCURRENCY: {error}") from None
     return values
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name."""
-    found = difflib.get_close_matches(name, list(known), 1, 0.5)
-    return f"; did you mean {found[0]!r}?" if found else f"; choose from {', '.join(sorted(known))}"
+    found = closest(name, known := list(known))
+    return f"; did you mean {found!r}?" if found else f"; choose from {', '.join(sorted(known))}"
 
 
 def _limits(table: Mapping[str, Any]) -> dict[str, Any]:
-    kinds = defaults()
-    for name, value in table.items():
-        if name not in kinds:
-            raise ValueError(f"unknown limit {name!r}{nearest(name, kinds)}")
-        whole = isinstance(kinds[name], int)
-        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-            raise ValueError(f"{name} must be {'a whole number' if whole else 'a number'}, not {value!r}")
-    return dict(table)
+    return {name: limit_value(name, value) for name, value in table.items()}
+
+
+def _line(text: str, key: str) -> str:
+    """ ":" and the number of the line on which the key stands in a TOML file; "" if it is not found."""
+    found = key and re.search(
+        rf"^[ \t]*(?:\[[\w.]*)?[\"']?{re.escape(key)}[\"']?[ \t]*[=\].]", text, re.MULTILINE
+    )
+    return f":{text.count(chr(10), 0, found.start()) + 1}" if found else ""
 
 
 def _read_toml(name: str, text: str) -> Mapping[str, Any]:
@@ -267,13 +275,6 @@ def _read_toml(name: str, text: str) -> Mapping[str, Any]:
         raise ConfigError(f"{name}: {error}") from None
 
 
-def _number(text: str) -> float:
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
-
-
 def _table(value: Any) -> Mapping[str, Any]:
     return _is(dict, value)  # type: ignore[no-any-return]
 
@@ -286,18 +287,9 @@ def _is(kind: type, value: Any) -> Any:
 
 
 def _scalar(option: Option, value: Any) -> Any:
-    if option.read is int:
-        return _is(int, int(value) if isinstance(value, str) and value.isdecimal() else value)
-    if option.read is float:
-        return _is(float, float(value) if type(value) in (int, str) else value)
-    if option.name in ("user", "group") and isinstance(value, int):
+    if option.name in ("user", "group", "workers") and type(value) in (int, bool):
         value = str(value)
-    if option.name == "workers":
-        return option.read(str(value))
-    text = _is(str, value)
-    if option.choices and text not in option.choices:
-        raise ValueError(f"write {' or '.join(option.choices)}, not {text!r}")
-    return option.read(text)
+    return value_of(option, value if option.read in (int, float) else _is(str, value))
 
 
 def _items(option: Option, value: Any) -> list[tuple[str, Any]]:

@@ -1,18 +1,21 @@
-"""Options of gunicorn, uvicorn and granian that are typed out of habit. Where one of ours means the same they
+"""Options of other servers that are typed out of habit. Where one of ours means the same they
 are taken, else the answer is what to write instead.
 
-docs/moving/gunicorn.md has all of them; here are those that people type.
+peers.py has the options that are not taken, and the tables of the pages.
 
 The settings of a `gunicorn.conf.py` become options by the same tables.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from syncless.cli.config import of_option, text_of
+from syncless.cli.peers import HEAVY, INSTEAD, LEAVE_OUT, of_gunicorn
 from syncless.http.log.notices import complain
+from syncless.server.server import PROTOCOLS
 
 ACCEPTED = {
     "--uds": "--bind unix:{}",
@@ -48,8 +51,56 @@ ACCEPTED = {
     "--timeout": "--limit worker_stuck_seconds={}",
     "--websocket-max-message-size": "--limit websocket_bytes={}",
     "--asgi-lifespan": "--lifespan {}",
+    "--uds-permissions": "--unix-mode {}",
+    "--unix-socket-perms": "--unix-mode {}",
+    "--working-dir": "--chdir {}",
+    "--env-files": "--env-file {}",
+    "--python-path": "--app-dir {}",
+    "--workers-lifetime": "--limit worker_seconds={}",
+    "--workers-kill-timeout": "--limit stop_seconds={}",
+    "--ssl-certificate": "--certfile {}",
+    "--reload-paths": "--reload-path {}",
+    "--backpressure": "--limit requests={}",
+    "--insecure-bind": "--bind http://{}",
+    "--websocket-ping-interval": "--limit ping_seconds={}",
+    "--ping-interval": "--limit ping_seconds={}",
+    "--call": "--factory",
+    "--listen": "--bind {}",
+    "--unix": "--bind unix:{}",
+    "--unix-socket": "--bind unix:{}",
+    "--max-connections": "--limit connections={}",
+    "--connection-limit": "--limit connections={}",
+    "--channel-timeout": "--limit idle_seconds={}",
+    "--max-header-size": "--limit head_bytes={}",
+    "--max-request-header-size": "--limit head_bytes={}",
+    "--max-body": "--limit body_bytes={}",
+    "--max-request-body-size": "--limit body_bytes={}",
+    "--no-lifespan": "--lifespan off",
+    "--tls-cert": "--certfile {}",
+    "--tls-key": "--keyfile {}",
+    "--tls-ciphers": "--ciphers {}",
+    "--ws-max-message": "--limit websocket_bytes={}",
+    "--static-dir": "--static {}",
+    "--compress-min-size": "--compress-minimum {}",
+    "--http-socket": "--bind {}",
+    "--http11-socket": "--bind {}",
+    "--processes": "--workers {}",
+    "--harakiri": "--limit request_seconds={}",
+    "--max-worker-lifetime": "--limit worker_seconds={}",
+    "--reload-mercy": "--limit stop_seconds={}",
+    "--worker-reload-mercy": "--limit stop_seconds={}",
+    "--limit-post": "--limit body_bytes={}",
+    "--uid": "--user {}",
+    "--gid": "--group {}",
+    "--chmod-socket": "--unix-mode {}",
+    "--chown-socket": "--unix-owner {}",
+    "--pidfile": "--pid-file {}",
+    "--logto": "--error-log {}",
+    "--stats": "--status {}",
+    "--static-map": "--static {}",
+    **dict.fromkeys(("--no-factory", "--no-reload", "--no-metrics", "--no-ssl-client-verify"), ""),
 }
-"""Option -> ours, with its value if it has one."""
+"""Option -> ours, with its value if it has one. "": ours is so without an option."""
 
 SAME = (
     *(
@@ -78,121 +129,31 @@ MODES = {
 }
 """What gunicorn takes as a value of it -> ours, which takes none and understands both versions."""
 
-LEAVE_OUT = "leave it out"
-HTTP2 = "read docs/howto/http2.md; --limit streams=N bounds the requests of a connection"
-STRICT = "leave it out: docs/reference/http.md has the requests that are refused"
-SYSLOG = "write a logging.handlers.SysLogHandler below [logging] in syncless.toml"
-STATSD = "write --metrics, for Prometheus; there is no statsd"
-PASTE = "write --factory with a function that calls paste.deploy.loadapp"
-HEAVY = "leave it out: multiprocessing and concurrent.futures wait cooperatively"
-CONTROL = "leave it out: use syncless status and syncless console PID"
-PATCHED = "leave it out: the standard library is patched by default, and each request is a tasklet"
-THREADS = "leave it out: each request is a tasklet (docs/moving/gunicorn.md: calls that block in C)"
-OWN = "leave it out: syncless has its own"
-COLOURS = "leave it out: there are colours on a terminal only, and none with NO_COLOR"
-PATTERNS = "write --reload-path PATH: Python and TOML files below the working directory are watched anyway"
-INSTEAD = {
-    "-k": PATCHED,
-    "--worker-class": PATCHED,
-    "--threads": THREADS,
-    "--blocking-threads": THREADS,
-    "--timeout-worker-healthcheck": "write --limit worker_stuck_seconds=N",
-    "--log-config": "write [logging] in syncless.toml",
-    "-D": "leave it out: the service manager keeps it running",
-    "--daemon": "leave it out: the service manager keeps it running",
-    "-e": "write NAME=VALUE before the command, or --env-file FILE",
-    "--env": "write NAME=VALUE before the command, or --env-file FILE",
-    "--ca-certs": "write --client-ca FILE, if clients must show a certificate",
-    "--ssl-ca-certs": "write --client-ca FILE, if clients must show a certificate",
-    "--cert-reqs": "write --client-ca FILE, if clients must show a certificate",
-    "--ssl-cert-reqs": "write --client-ca FILE, if clients must show a certificate",
-    "--ssl-version": "write --tls-minimum 1.3, or leave it out for 1.2",
-    "--ssl-keyfile-password": "write --key-password-file FILE: other users see a password in a command line",
-    "--loop": OWN + " loop, also for asyncio",
-    "--http": OWN + " HTTP server",
-    "--ws": "leave it out: pip install 'syncless[websocket]' is enough",
-    "--ws-max-queue": "leave it out: at most 32 messages or 64 kB are read ahead",
-    "--ws-ping-interval": "write --limit ping_seconds=N",
-    "--ws-ping-timeout": "write --limit ping_seconds=N",
-    "--ws-per-message-deflate": "leave it out: messages are compressed if the client offers that",
-    "--use-colors": COLOURS,
-    "--no-use-colors": COLOURS,
-    "--server-header": "leave it out: responses have it",
-    "--no-server-header": "leave it out: a proxy, or the application's own Server field, replaces it",
-    "--date-header": "leave it out: responses have it",
-    "--no-date-header": "leave it out: RFC 9110 requires it",
-    "--header": "leave it out: let the application or a proxy add the field",
-    "--reload-include": PATTERNS,
-    "--reload-exclude": PATTERNS,
-    "--reload-delay": "leave it out: the operating system reports changes",
-    "--reset-contextvars": "leave it out: each request has a context of its own",
-    "--worker-tmp-dir": "leave it out: the heartbeat is in shared memory",
-    "--limit-request-field_size": "write --limit head_bytes=N, for the whole head",
-    "--reload-engine": "leave it out: the operating system reports changes",
-    "--spew": "leave it out: docs/howto/debugging.md has other ways to look",
-    "--no-sendfile": "leave it out: wsgi.file_wrapper uses sendfile where it can",
-    "--initgroups": "leave it out: the groups of --user are always taken",
-    "--access-logformat": "write --access-log-format with Apache's atoms: %h in place of %(h)s",
-    "--capture-output": "leave it out: the service manager takes standard output",
-    "-R": "leave it out: the service manager takes standard output",
-    "--enable-stdio-inheritance": "leave it out: the service manager takes standard output",
-    "--logger-class": "write [logging] in syncless.toml",
-    "--log-config-json": "write [logging] in syncless.toml",
-    "-n": "leave it out: pip install 'syncless[titles]' names the processes",
-    "--name": "leave it out: pip install 'syncless[titles]' names the processes",
-    "--proxy-allow-from": "write --trusted PEER, with --proxy-protocol",
-    "--protocol": "leave it out: let the proxy speak HTTP to the server",
-    "--uwsgi-allow-from": "leave it out: let the proxy speak HTTP to the server",
-    "--suppress-ragged-eofs": "leave it out: nothing changes",
-    "--do-handshake-on-connect": "leave it out: handshakes are made in the loop",
-    "--forwarder-headers": "write --trusted-field NAME for each field that your proxy sets",
-    "--header-map": "leave it out: field names with an underscore never reach the application",
-    "--asgi-loop": OWN + " loop, also for asyncio",
-    "--asgi-disconnect-grace-period": "write --limit stop_notice_seconds=N",
-    "--http-parser": OWN + " parser",
-    **dict.fromkeys(("--paste", "--paster", "--paste-global"), PASTE),
-    **dict.fromkeys(
-        ("--statsd-host", "--statsd-prefix", "--dogstatsd-tags", "--enable-backlog-metric"), STATSD
-    ),
-    **dict.fromkeys(
-        (
-            *("--log-syslog", "--log-syslog-to", "--log-syslog-prefix", "--log-syslog-facility"),
-            "--disable-redirect-access-to-syslog",
-        ),
-        SYSLOG,
-    ),
-    **dict.fromkeys(
-        (
-            *("--permit-obsolete-folding", "--strip-header-spaces", "--permit-unconventional-http-method"),
-            *("--permit-unconventional-http-version", "--casefold-http-method"),
-        ),
-        STRICT,
-    ),
-    **dict.fromkeys(
-        (
-            *("--http-protocols", "--http2-cleartext", "--http2-max-concurrent-streams"),
-            *("--http2-initial-window-size", "--http2-max-frame-size", "--http2-max-header-list-size"),
-        ),
-        HTTP2,
-    ),
-    **dict.fromkeys(
-        (
-            *("--dirty-app", "--dirty-workers", "--dirty-timeout", "--dirty-threads"),
-            "--dirty-graceful-timeout",
-        ),
-        HEAVY,
-    ),
-    **dict.fromkeys(("--control-socket", "--control-socket-mode", "--no-control-socket"), CONTROL),
+BY_VALUE = {
+    "--listen": (r"\d+", "--limit backlog={}"),
+    "--http": (r".*:.*", "--bind {}"),
+    "--protocol": ("wsgi|asgi", "--interface {}"),
+    "-p": (r"\d+", "for a port write --port {0}, for processes --workers {0}, for a file --pid-file ./{0}"),
+    "--keep-alive": (r"\d{4,}", "write {0}s or {0}ms: other servers count milliseconds"),
+    "--graceful-timeout": (r"\d{5,}", "write {0}s or {0}ms: other servers count milliseconds"),
+    "-u": (".*/.*", "write --bind unix:{0} for a socket; --user is a name"),
+    "-w": (r"[A-Za-z_][\w.]*:.*", "name the application without it: {0}"),
+    "--access-log-format": ("text", "write combined, which is the default"),
 }
-"""Option -> what to do. None of them is one of ours, see tests/cli/test_moving.py."""
+"""Option that means something else elsewhere -> the values (a regular expression) with which it does so, and
+ours for these, or a sentence."""
+BARE = {"--http2": PROTOCOLS}
+"""Option that takes no value elsewhere, where it means our default -> the values of ours."""
 
 
 class Foreign(Exception):
     """An option that is not taken; the text says what to write."""
 
 
-def translated(arguments: Sequence[str]) -> list[str]:
-    """The arguments with our options in the place of others'. Foreign."""
+def translated(arguments: Sequence[str], spelled: dict[str, str] | None = None) -> list[str]:
+    """The arguments with our options in the place of others'. Foreign. ``spelled``: gets for each of ours
+    what has been written."""
+    spelled = {} if spelled is None else spelled
     rest = list(arguments)
     ours: list[str] = []
     together: dict[str, str] = {}
@@ -202,7 +163,14 @@ def translated(arguments: Sequence[str]) -> list[str]:
         if name == "--":
             ours += [name, *rest]
             break
-        if name in INSTEAD:
+        if name in BARE and not equals and not (rest and rest[0] in BARE[name]):
+            continue
+        special = _by_value(name, value if equals else rest[0] if rest else "")
+        if special is not None:
+            del rest[: 0 if equals else 1]
+            ours += special
+            continue
+        if name not in ACCEPTED and name in INSTEAD:
             raise Foreign(f"there is no {name}; {INSTEAD[name]}")
         if name in (TRUST, TRUST_NOT):
             trust = name == TRUST
@@ -223,8 +191,21 @@ def translated(arguments: Sequence[str]) -> list[str]:
         if name in TOGETHER:
             together[name] = value
         else:
-            ours += [word.format(value) for word in ACCEPTED[name].split()]
+            made = [word.format(value) for word in ACCEPTED[name].split()]
+            ours += made
+            if made:
+                spelled[f"--limit {made[1].partition('=')[0]}" if made[0] == "--limit" else made[0]] = name
     return [*_made_of(together, trust, ours), *ours]
+
+
+def _by_value(name: str, value: str) -> list[str] | None:
+    """Our options for one whose value shows what is meant; None for others. Foreign."""
+    pattern, instead = BY_VALUE.get(name, ("", ""))
+    if not pattern or not re.fullmatch(pattern, value):
+        return None
+    if not instead.startswith("-"):
+        raise Foreign(f"{name} {value}: {instead.format(value)}")
+    return [word.format(value) for word in instead.split()]
 
 
 def _made_of(given: dict[str, str], trust: bool | None, others: list[str]) -> list[str]:
@@ -232,6 +213,8 @@ def _made_of(given: dict[str, str], trust: bool | None, others: list[str]) -> li
     made = []
     if HOST in given or PORT in given:
         host, port = (given.get(name, TOGETHER[name]) for name in (HOST, PORT))
+        if not (port.isascii() and port.isdecimal() and int(port) <= 65535):
+            raise Foreign(f"{PORT}: write a number from 0 to 65535, not {port!r}")
         made += ["--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
     if trust or (trust is None and PROXIES in given):
         for peer in given.get(PROXIES, TOGETHER[PROXIES]).split(","):
@@ -301,9 +284,10 @@ def options_of(path: str) -> list[str]:
     arguments: list[str] = []
     application: list[str] = []
     wrong = []
+    known = of_gunicorn()  # other names are the file's own
     for name, value in settings.items():
         option = SPELLED.get(name, f"--{name.replace('_', '-')}")
-        answer = SETTINGS.get(name) or INSTEAD.get(option)
+        answer = SETTINGS.get(name) or (INSTEAD.get(option) if option in known else None)
         if value is None or value is False or value in ([], {}, ""):
             continue
         if name == "wsgi_app":
@@ -312,7 +296,7 @@ def options_of(path: str) -> list[str]:
             complain(f"{path}: {name} is not used; {answer}")
         elif answer:
             wrong.append(f"there is no {name}; {answer}")
-        elif option in ACCEPTED or option in TOGETHER or option in SAME:
+        elif option in known and (option in ACCEPTED or option in TOGETHER or option in SAME):
             arguments += _written(option, value)
     if wrong:
         raise Foreign(f"{path}: " + f"\nsyncless: {path}: ".join(wrong))

@@ -8,7 +8,6 @@ has colours of its own. They are off, so that help looks the same everywhere.
 from __future__ import annotations
 
 import argparse
-import difflib
 import itertools
 import os
 import re
@@ -17,8 +16,10 @@ import textwrap
 from typing import IO, Any, NoReturn
 
 from syncless.cli.foreign import ACCEPTED, TOGETHER
+from syncless.cli.peers import answer
 from syncless.http.features import features
 from syncless.http.limits import Limits, defaults
+from syncless.server.options import closest
 
 BOLD, GREEN, PLAIN = "\033[1m", "\033[32m", "\033[0m"
 COLUMN = 30
@@ -31,14 +32,30 @@ COMMON = (
 """Options that ``--help`` shows."""
 
 
+WORDS = {"expected one argument": "needs a value"}
+"""A reason of argparse -> the end of our sentence."""
+
+
+def is_written(name: str, word: str) -> bool:
+    """Whether the word of a command line is that option."""
+    return word.partition("=")[0] == name or (len(name) == 2 and name[0] == "-" and word.startswith(name))
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose help has colours on a terminal."""
 
     def __init__(self, **options: Any):
         super().__init__(**options, formatter_class=Formatter)
         self.color = False
+        self.typed: list[str] = []
+        """The arguments."""
+        self.before = ""
+        """What stands before an error: the file from which the arguments are."""
+        self.spelled: dict[str, str] = {}
+        """An option of ours, or ``--limit NAME`` -> what the user has written for it."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self.typed = [str(word) for word in args or ()]
         found, extra = self.parse_known_args(args, namespace)
         if extra:
             self._refuse(extra)
@@ -48,15 +65,34 @@ class Parser(argparse.ArgumentParser):
         name = extra[0].partition("=")[0]
         if not name.startswith("-"):
             self.error(f"unexpected argument {name!r}: only one application can be named")
-        near = difflib.get_close_matches(name, [*self._option_string_actions, *ACCEPTED, *TOGETHER], 1, 0.6)
+        instead = answer(name)
+        if instead:
+            self.error(f"there is no {name}; {instead}")
+        limit = name.strip("-").replace("-", "_")
+        if limit in defaults():
+            self.error(f"there is no option {name}; write --limit {limit}=N")
+        near = closest(name, [*self._option_string_actions, *ACCEPTED, *TOGETHER])
         self.error(
-            f"there is no option {name}; "
-            + (f"did you mean {near[0]}?" if near else "see syncless --help-all")
+            f"there is no option {name}; {f'did you mean {near}?' if near else 'see syncless --help-all'}"
         )
 
     def error(self, message: str) -> NoReturn:
-        """A sentence, without the usage before it."""
-        self.exit(2, f"syncless: {message}\n")
+        """A sentence that begins with the option as the user has written it, without the usage."""
+        found = re.match("argument ([^:]+): (.*)", message, re.DOTALL)
+        if found:
+            message = self._told(found[1].split("/"), WORDS.get(found[2], found[2]))
+        self.exit(2, f"syncless: {self.before}{message}\n")
+
+    def _told(self, names: list[str], why: str) -> str:
+        name = next((name for name in names if any(is_written(name, word) for word in self.typed)), names[-1])
+        if why.startswith("ignored explicit argument"):  # it takes none
+            return f"{name} takes no value"
+        limit, _, rest = why.partition(": ")
+        if "--limit" in names and limit in defaults():
+            name, why = f"{name} {limit}", rest
+            return f"{self.spelled.get(f'--limit {limit}', name)}: {why}"
+        name = self.spelled.get(name, name)
+        return f"{name} {why}" if why in WORDS.values() else f"{name}: {why}"
 
     def print_help(self, file: Any = None) -> None:
         self.show(self.format_common(), sys.stdout if file is None else file)

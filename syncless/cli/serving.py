@@ -18,6 +18,7 @@ from syncless.apps.loading import admit, admitted, enter, hold_back
 from syncless.cli.arguments import parse
 from syncless.cli.config import of_option, reason_of, text_of
 from syncless.cli.reloading import until_it_starts, watched
+from syncless.cli.sources import Chosen, as_written
 from syncless.http.log.errorlog import configure, write_from
 from syncless.http.log.notices import flush
 from syncless.io.guardedfiles import is_privileged, will_give_up
@@ -27,7 +28,7 @@ from syncless.server.options import PROGRAM, ROWS, SERVER
 from syncless.server.program.hooks import Hooks
 from syncless.server.program.preparing import nothing_yet
 from syncless.server.program.privileges import Privileges
-from syncless.server.program.process import set_title
+from syncless.server.program.process import PidFile, set_title
 from syncless.server.program.unwritten import flush_before_fork
 from syncless.server.serve import Patching
 from syncless.server.status.options import StatusOptions
@@ -61,6 +62,7 @@ def serve_command(arguments: list[str]) -> int:
         if options.log_level is not None:
             options.quiet |= not write_from(options.log_level)
         if here:
+            PidFile(options.pid_file).check()
             Patching(options.patch)()
         application = Declared.of(names_of(options), options.interface, options.root_path, options.lifespan)
         if here:
@@ -71,10 +73,9 @@ def serve_command(arguments: list[str]) -> int:
             print(f"syncless: {name} can be served")
             return 0
     except (ApplicationFailed, ApplicationNotFound, HookFailed, TypeError, ValueError) as error:
-        return _refuse(name, error)
+        return _refuse(name, error, options)
     except OSError as error:
-        print(f"syncless: {reason_of(error)}", file=sys.stderr)
-        return 2
+        return _refuse_file(error, options, 1 if isinstance(error, FileExistsError) else 2)
     if options.preload and options.workers:
         flush_before_fork()
         gc.collect()
@@ -93,10 +94,9 @@ def serve_command(arguments: list[str]) -> int:
         print(f"syncless: {error}", file=sys.stderr)
         return 3
     except (ApplicationFailed, ApplicationNotFound, HookFailed, ValueError) as error:
-        return _refuse(name, error)
+        return _refuse(name, error, options)
     except OSError as error:
-        print(f"syncless: {reason_of(error)}", file=sys.stderr)
-        return 1
+        return _refuse_file(error, options, 1)
     except KeyboardInterrupt:
         return 130
     finally:
@@ -141,12 +141,17 @@ def set_variables(path: str) -> None:
         load_dotenv(stream=io.StringIO(text_of(path)))
 
 
-def _refuse(application: str, error: Exception) -> int:
+def _refuse_file(error: OSError, options: Chosen, status: int) -> int:
+    print(f"syncless: {as_written(reason_of(error), options)}", file=sys.stderr)
+    return status
+
+
+def _refuse(application: str, error: Exception, options: Chosen) -> int:
     """Says why it cannot be served; the exit status."""
     if isinstance(error, ApplicationFailed):
         print(f"syncless: {application} raised an error:\n{error}", end="", file=sys.stderr)
     else:
-        print(f"syncless: {str(error).rstrip()}", file=sys.stderr)
+        print(f"syncless: {as_written(str(error).rstrip(), options)}", file=sys.stderr)
     return 2
 
 

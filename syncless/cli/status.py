@@ -38,7 +38,8 @@ def status(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     try:
         text = options.address or _configured(options.config)
-        bind = parse_bind(f"127.0.0.1{text}" if text.startswith(":") else text.rstrip("/"))
+        text = f"127.0.0.1{text}" if text.startswith(":") else text  # of all addresses, this machine's
+        bind = parse_bind(text.rstrip("/"))
         if options.watch:
             return _watch(text, bind)
         body = ask(text, bind)

@@ -117,7 +117,7 @@ class Trust:
                     network = _network(peer)
                 except ValueError:
                     raise ValueError(
-                        f"{peer!r} cannot be trusted: write an address, a network (10.0.0.0/8), unix or *"
+                        f"trusted: write an address, a network (10.0.0.0/8), unix or *, not {peer!r}"
                     ) from None
                 size = len(network.network_address.packed)
                 self.networks.append((size, int(network.netmask), int(network.network_address)))
@@ -222,7 +222,7 @@ class Forwarding:
         for field in self.fields:
             if field not in (*FIELDS, REQUEST_START):
                 raise ValueError(
-                    f"{field!r} is not a field that a proxy sets; choose from "
+                    f"trusted_fields: {field!r} is not a field that a proxy sets; choose from "
                     f"{', '.join((*FIELDS, REQUEST_START))}"
                 )
         if "forwarded" in self.fields and not {"forwarded", REQUEST_START}.issuperset(self.fields):

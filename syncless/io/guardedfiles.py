@@ -280,6 +280,17 @@ def append_to(path: str | os.PathLike[str], flags: int, owner: Owner | None = No
 
 
 @contextlib.contextmanager
+def of_argument(name: str) -> Iterator[None]:
+    """An OSError in the block names the argument beside its file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise OSError(error.errno, error.strerror, f"{name} {os.fsdecode(error.filename)}") from None
+
+
+@contextlib.contextmanager
 def readable(path: str) -> Iterator[str]:
     """A path by which others may open the file at `path` in the block. Before a process of root becomes
     another user, that is a file that nobody has linked there to learn what it holds. OSError."""

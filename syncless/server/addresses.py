@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any, NamedTuple
 
 
@@ -20,14 +21,20 @@ class Bind(NamedTuple):
     """A listening socket that the process has inherited."""
 
 
+DEFAULT_PORT = 8000
 HELP = (
     "host:port, [ipv6]:port, :port, unix:/path, unix:@abstract or fd:number, "
     "with http:// or https:// before it where they differ"
 )
 
 
-def parse_bind(text: str) -> Bind:
-    """The address that the text names; ValueError says how to write one."""
+HOST = re.compile(r"\[[0-9A-Fa-f:.]+\]|[0-9.]*\.[0-9.]*|[\w.-]*[A-Za-z][\w.-]*", re.ASCII)
+"""A host without a port: IPv6 in brackets, IPv4, or a name."""
+
+
+def parse_bind(text: str, default: int | None = None) -> Bind:
+    """The address that the text names; ValueError says how to write one. ``default``: the port of a host that
+    stands without one."""
     rest, tls = text, None
     for scheme, value in (("http://", False), ("https://", True)):
         if text.startswith(scheme):
@@ -43,7 +50,11 @@ def parse_bind(text: str) -> Bind:
         if not rest[3:].isdecimal():
             raise ValueError(f"{text!r} needs the number of an inherited descriptor, for example fd:3")
         return Bind(tls, fd=int(rest[3:]))
+    if default is not None and HOST.fullmatch(rest):
+        return Bind(tls, host=rest.strip("[]"), port=default)
     host, colon, port = rest.rpartition(":")
+    if ":" in host.strip("[]") and not host.startswith("["):
+        raise ValueError(f"{text!r} needs brackets around the address and a port, for example [::1]:8000")
     if not port.isdecimal() or not port.isascii() or int(port) > 65535:
         raise ValueError(f"invalid address {text!r}; write {HELP}, with a port from 0 to 65535")
     return Bind(tls, host=(host.strip("[]") or "*") if colon else "127.0.0.1", port=int(port))

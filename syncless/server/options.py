@@ -8,7 +8,8 @@ Limits have their rows in limits.py. A program that serves by itself does not im
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from syncless.http.errors import ON_HANGUP
@@ -53,21 +54,67 @@ class Option(NamedTuple):
     users."""
 
 
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant: one or two letters differ. "" if there is none."""
+    return next(iter(difflib.get_close_matches(name, list(known), 1, 0.8)), "")
+
+
 def limit(text: str) -> tuple[str, float]:
-    """A --limit argument, NAME=VALUE."""
+    """A --limit argument, NAME=VALUE. An error about the value begins with the limit's name."""
     name, equals, value = text.partition("=")
-    kinds = defaults()
     if not equals:
-        raise ValueError(f"{text!r}: write NAME=VALUE, for example idle_seconds=75")
+        raise ValueError(f"write NAME=VALUE, for example idle_seconds=75, not {text!r}")
+    return name, limit_value(name, value)
+
+
+def limit_value(name: str, value: Any) -> float:
+    """The value of a limit, from text, or from the number of a file. ValueError begins with its name."""
+    kinds = defaults()
     if name not in kinds:
-        near = difflib.get_close_matches(name, kinds, 1)
-        advice = f"did you mean {near[0]}?" if near else "--help-all lists all limits"
+        near = closest(name, kinds)
+        advice = f"did you mean {near}?" if near else "--help-all lists all limits"
         raise ValueError(f"unknown limit {name!r}; {advice}")
+    unit = next((unit for end, unit in UNIT_OF.items() if name.endswith(end)), "")
     try:
-        number = float(value) if isinstance(kinds[name], float) else int(value)
-    except ValueError:
-        raise ValueError(f"{text!r}: {value!r} is not a number") from None
-    return name, number
+        return measured(value, unit, whole=isinstance(kinds[name], int))
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+UNITS = {
+    "SECONDS": {"": 1.0, "s": 1, "ms": 0.001, "m": 60, "min": 60, "h": 3600, "d": 86400},
+    "BYTES": {"": 1.0, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
+    | {f"{letter}{end}": 1024.0**power for power, letter in enumerate("kmg", 1) for end in ("", "ib")},
+}
+"""Unit -> what may stand behind a number, in small letters, and its size."""
+UNIT_OF = {"_seconds": "SECONDS", "_bytes": "BYTES", "_rate": "BYTES", "_line": "BYTES"}
+"""End of a limit's name -> its unit."""
+EXAMPLES = {"SECONDS": "seconds, such as 30, 500ms or 5m", "BYTES": "bytes, such as 8190, 32KiB or 10M"}
+
+
+def measured(value: Any, unit: str, *, whole: bool) -> float:
+    """A number, or text with or without a unit behind it. A rate may end in /s. ValueError."""
+    kind = "a whole number" if whole else "a number"
+    refusal = f"write {kind}{' of ' + EXAMPLES[unit] if unit else ''}, not {value!r}"
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(refusal)
+    if not isinstance(value, str):
+        found = float(value)
+    else:
+        match = NUMBER.fullmatch(value.strip())
+        number, letters = match.groups() if match else ("", "")
+        size = UNITS.get(unit, {"": 1.0}).get(letters.lower().removesuffix("/s"))
+        if not number or size is None:
+            raise ValueError(refusal)
+        if letters == "" and whole and number.lstrip("+-").isdigit():
+            return int(number)
+        found = float(number) * size
+    if whole and not found.is_integer():
+        raise ValueError(refusal)
+    return int(found) if whole else found
+
+
+NUMBER = re.compile(r"([-+]?(?:[0-9_]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?)\s*([A-Za-z]*(?:/s)?)", re.ASCII)
 
 
 def number_of_workers(text: str) -> int | str:
@@ -75,9 +122,11 @@ def number_of_workers(text: str) -> int | str:
     if text == "auto":
         return text
     try:
-        return int(text)
+        if (number := int(text)) >= 0:
+            return number
     except ValueError:
-        raise ValueError(f"write a number of processes, or auto, not {text!r}") from None
+        pass
+    raise ValueError(f"write a number of processes, or auto, not {text!r}")
 
 
 def octal(text: str) -> int:
@@ -85,14 +134,14 @@ def octal(text: str) -> int:
     try:
         return int(text, 8)
     except ValueError:
-        raise ValueError(f"{text!r}: write an octal number such as 660 or 027") from None
+        raise ValueError(f"write an octal number such as 660 or 027, not {text!r}") from None
 
 
 def hook(text: str) -> tuple[str, str]:
     """A --hook argument, NAME=MODULE:FUNCTION."""
     name, equals, function = text.partition("=")
     if not equals or ":" not in function:
-        raise ValueError(f"{text!r}: write NAME=MODULE:FUNCTION")
+        raise ValueError(f"write NAME=MODULE:FUNCTION, not {text!r}")
     return name, function
 
 
@@ -101,7 +150,7 @@ def certificate(text: str) -> tuple[str, str | tuple[str, str]]:
     name, equals, files = text.partition("=")
     certfile, _, keyfile = files.partition(",")
     if not equals or not certfile:
-        raise ValueError(f"{text!r}: write NAME=CERT or NAME=CERT,KEY")
+        raise ValueError(f"write NAME=CERT or NAME=CERT,KEY, not {text!r}")
     return name, (certfile, keyfile) if keyfile else certfile
 
 
@@ -109,7 +158,7 @@ def static(text: str) -> tuple[str, str]:
     """A --static argument, PREFIX=DIR."""
     prefix, _, directory = text.partition("=")
     if not prefix.startswith("/") or not directory:
-        raise ValueError(f"{text!r}: write /PREFIX=DIR")
+        raise ValueError(f"write /PREFIX=DIR, not {text!r}")
     return prefix, directory
 
 
@@ -117,7 +166,7 @@ def mount(text: str) -> tuple[str, str]:
     """A --mount argument, PREFIX=APPLICATION."""
     prefix, _, application = text.partition("=")
     if not prefix.startswith("/") or not application:
-        raise ValueError(f"{text!r}: write /PREFIX=MODULE:ATTRIBUTE")
+        raise ValueError(f"write /PREFIX=MODULE:ATTRIBUTE, not {text!r}")
     return prefix, application
 
 
@@ -125,13 +174,23 @@ def native(text: str) -> tuple[str, str]:
     """A --native argument, ROUTE=HANDLER."""
     route, _, handler = text.rpartition("=")
     if "/" not in route or ":" not in handler:
-        raise ValueError(f"{text!r}: write /PATH=MODULE:HANDLER or /PATH=LIBRARY.so:FUNCTION")
+        raise ValueError(f"write /PATH=MODULE:HANDLER or /PATH=LIBRARY.so:FUNCTION, not {text!r}")
     return route, handler
 
 
 def interface(text: str) -> str:
     """An --interface argument. uvicorn has asgi3, too."""
     return "asgi" if text == "asgi3" else text
+
+
+def value_of(option: Option, value: Any) -> Any:
+    """The value of an option from text, wherever that stands, or from the number of a file. ValueError."""
+    if option.read in (int, float):
+        return measured(value, option.value if option.value in UNITS else "", whole=option.read is int)
+    read = option.read(value)
+    if option.choices and read not in option.choices:
+        raise ValueError(f"write {' or '.join(option.choices)}, not {value!r}")
+    return read
 
 
 # fmt: off
@@ -197,7 +256,7 @@ OPTIONS = {  # heading -> options
     ),
     "addresses": (
         Option("bind", (), "ADDRESS", short="-b", text=
-            "host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, "
+            "host:port, host, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, "
             "preceded by http:// or https:// if you need both; with port 0 the system chooses one; may be "
             "repeated (default: the sockets that systemd passes, else 127.0.0.1:8000)",
             type="str | Bind | Iterable[str | Bind] | None = None", call=
@@ -308,8 +367,8 @@ OPTIONS = {  # heading -> options
     ),
     "operating": (
         Option("status", None, "ADDRESS", PROGRAM, text=
-            "serve a status page, JSON and health checks at this local address: :port, "
-            "127.0.0.1:port or unix:/path", call=
+            "serve a status page, JSON and health checks at this local address: 127.0.0.1:port or "
+            "unix:/path", call=
             "an address of this machine for a status page, JSON and health checks (see "
             "docs/howto/operating.md)"),
         Option("status_public", False, where=PROGRAM, text=

@@ -23,7 +23,7 @@ from syncless.http.limits import Limits
 from syncless.http.listener import Counters, Listener, Quota
 from syncless.http.log.serverlogs import Logs
 from syncless.http.trust import DEFAULT_FIELDS, Forward, Forwarding, Trust
-from syncless.server.addresses import Bind, parse_bind, place_of, show
+from syncless.server.addresses import DEFAULT_PORT, Bind, parse_bind, place_of, show
 from syncless.server.certificates import Files, TLSSettings, make_certificates
 from syncless.server.kinds import Declared, as_host
 from syncless.server.lanes.home import Home
@@ -120,7 +120,10 @@ class Server:
         self.application = as_host(Declared.of(application, interface, root_path, lifespan))
         self.limits = limits_of(limits, overrides)
         binds = [bind] if isinstance(bind, (str, Bind)) else list(bind or ())
-        wanted = [parse_bind(text) if isinstance(text, str) else text for text in binds]
+        try:
+            wanted = [parse_bind(text, DEFAULT_PORT) if isinstance(text, str) else text for text in binds]
+        except ValueError as error:
+            raise ValueError(f"bind: {error}") from None
         wanted = wanted or [Bind(host=host, port=port)]
         if http2 not in PROTOCOLS:
             raise ValueError(f"http2 must be one of {', '.join(PROTOCOLS)}, not {http2!r}")

@@ -247,7 +247,9 @@ def owner_ids(text: str) -> tuple[int, int]:
         uid = -1 if not user else int(user) if user.isdecimal() else pwd.getpwnam(user).pw_uid
         gid = -1 if not group else int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
     except KeyError as error:
-        raise ValueError(f"the owner {text!r} of a UNIX socket does not exist: {error.args[0]}") from None
+        raise ValueError(
+            f"unix_owner {text!r}: there is no such owner of a UNIX socket: {error.args[0]}"
+        ) from None
     return uid, gid
 
 

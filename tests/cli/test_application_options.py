@@ -83,7 +83,7 @@ def test_root_path_is_put_before_the_path(folder, workers):
 
 def test_root_path_must_be_a_path(folder):
     line = refused(folder, "--app-dir", "below", "--root-path", "api", "wsgi_app:app")
-    assert line == "syncless: root_path is a path such as /api, not 'api'\n"
+    assert line == "syncless: --root-path is a path such as /api, not 'api'\n"
 
 
 def test_root_path_stands_before_that_of_a_mount(folder):

@@ -6,7 +6,9 @@ import pytest
 
 from syncless.cli.arguments import make_parser, parse
 from syncless.cli.config import FILES, ConfigError, Options, reason_of
-from syncless.cli.serving import _first_line, set_variables
+from syncless.cli.help import measure
+from syncless.cli.serving import _first_line, serve_command, set_variables
+from syncless.http.limits import defaults
 from tests.cli.test_loading import HELLO, command, environment
 
 TOML = """
@@ -133,26 +135,36 @@ def test_limits_of_all_places_are_put_together(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("worker = 2\n", "syncless.toml: unknown option 'worker'; did you mean 'workers'?"),
-        ("workers = 'two'\n", "syncless.toml: workers: write a number of processes, or auto, not 'two'"),
-        ("workers = true\n", "syncless.toml: workers: write a number of processes, or auto, not 'True'"),
-        ("preload = 1\n", "syncless.toml: preload: write true or false, not 1"),
-        ("bind = 8000\n", "syncless.toml: bind: write a string, not 8000"),
-        ("limits = 5\n", "syncless.toml: limits: write a table, not 5"),
+        ("worker = 2\n", "syncless.toml:1: unknown option 'worker'; did you mean 'workers'?"),
+        ("workers = 'two'\n", "syncless.toml:1: workers: write a number of processes, or auto, not 'two'"),
+        ("workers = true\n", "syncless.toml:1: workers: write a number of processes, or auto, not 'True'"),
+        ("preload = 1\n", "syncless.toml:1: preload: write true or false, not 1"),
+        ("bind = 8000\n", "syncless.toml:1: bind: write a string, not 8000"),
+        ("limits = 5\n", "syncless.toml:1: limits: write a table, not 5"),
         (
             "[limits]\nhead_second = 5\n",
-            "syncless.toml: limits: unknown limit 'head_second'; did you mean 'head_seconds'?",
+            "syncless.toml:1: limits: unknown limit 'head_second'; did you mean head_seconds?",
         ),
-        ("[limits]\nrequests = 1.5\n", "syncless.toml: limits: requests must be a whole number, not 1.5"),
-        ("[limits]\nrequests = 'x'\n", "syncless.toml: limits: requests must be a whole number, not 'x'"),
+        ("[limits]\nrequests = 1.5\n", "syncless.toml:2: limits: requests: write a whole number, not 1.5"),
+        ("[limits]\nrequests = 'x'\n", "syncless.toml:2: limits: requests: write a whole number, not 'x'"),
         (
             "[patch]\nsqlite = false\n",
-            "syncless.toml: patch: unknown area 'sqlite'; did you mean 'sqlite3'?",
+            "syncless.toml:1: patch: unknown area 'sqlite'; did you mean 'sqlite3'?",
         ),
-        ("unix-mode = '9'\n", "syncless.toml: unix-mode: '9': write an octal number such as 660"),
-        ("unix-mode = 660\n", "syncless.toml: unix-mode: write a string, not 660"),
-        ("slow_request = true\n", "syncless.toml: slow_request: write a number, not True"),
-        ("umask = 27\n", "syncless.toml: umask: write a string, not 27"),
+        (
+            "unix-mode = '9'\n",
+            "syncless.toml:1: unix-mode: write an octal number such as 660 or 027, not '9'",
+        ),
+        ("unix-mode = 660\n", "syncless.toml:1: unix-mode: write a string, not 660"),
+        (
+            "slow_request = true\n",
+            "syncless.toml:1: slow_request: write a number of seconds, such as 30, 500ms or 5m, not True",
+        ),
+        (
+            "workers = 2\n\n[limits]\nbacklog = 1\nhead_seconds = '3x'\n",
+            "syncless.toml:5: limits: head_seconds: write",
+        ),
+        ("umask = 27\n", "syncless.toml:1: umask: write a string, not 27"),
         ("workers =\n", "syncless.toml: Invalid value"),
     ],
 )
@@ -229,10 +241,16 @@ def test_password_is_the_first_line_of_its_file(folder, content, password):
     [
         ("SYNCLESS_HOOKS", "2", "SYNCLESS_HOOKS: no variable sets hooks; use the configuration file"),
         ("SYNCLESS_WORKERS", "two", "SYNCLESS_WORKERS: "),
-        ("SYNCLESS_STATIC", "a=b", "SYNCLESS_STATIC: 'a=b': write /PREFIX=DIR"),
+        ("SYNCLESS_STATIC", "a=b", "SYNCLESS_STATIC: write /PREFIX=DIR, not 'a=b'"),
         ("SYNCLESS_PRELOAD", "2", "SYNCLESS_PRELOAD: write true or false, not '2'"),
         ("SYNCLESS_LIMIT_REQUESTS", "many", "SYNCLESS_LIMIT_REQUESTS: "),
-        ("PORT", "http", "PORT must be a number"),
+        ("PORT", "http", "PORT: write a number from 0 to 65535, not 'http'"),
+        ("WEB_CONCURRENCY", "x", "WEB_CONCURRENCY: write a number of processes, or auto, not 'x'"),
+        (
+            "SYNCLESS_LIMIT_IDLE_SECONDS",
+            "x",
+            "SYNCLESS_LIMIT_IDLE_SECONDS: write a number of seconds, such as 30",
+        ),
         ("SYNCLESS_CONFIG", "no-such.toml", "no-such.toml"),
     ],
 )
@@ -332,3 +350,106 @@ def test_check_imports_and_ends(folder, workers):
     assert (good.returncode, good.stdout, good.stderr) == (0, "syncless: hello:app can be served\n", "")
     assert check("broken:app").returncode == 2 and "ValueError: mine" in check("broken:app").stderr
     assert check("hello:app", "--certfile", "no-such.pem").returncode == 2
+
+
+# -- values and their units --
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("body_bytes=10M", 10 << 20),
+        ("body_bytes=32 KiB", 32768),
+        ("body_bytes=1.5k", 1536),
+        ("body_bytes=2kB", 2000),
+        ("body_bytes=1GiB", 1 << 30),
+        ("body_rate=240 B/s", 240),
+        ("request_line=8190 B", 8190),
+        ("head_seconds=3s", 3.0),
+        ("head_seconds=500ms", 0.5),
+        ("head_seconds=1.5", 1.5),
+        ("idle_seconds=5m", 300.0),
+        ("worker_seconds=1d", 86400.0),
+        ("worker_seconds=2 h", 7200.0),
+        ("requests=1000", 1000),
+    ],
+)
+def test_value_of_a_limit_may_have_the_unit_that_help_prints(folder, monkeypatch, text, value):
+    name, _, written = text.partition("=")
+    assert dict(parse(["a:b", "--limit", text]).limits) == {name: value}
+    (folder / "syncless.toml").write_text(f"[limits]\n{name} = '{written}'\n")
+    assert dict(parse(["a:b"]).limits) == {name: value}
+    monkeypatch.setenv(f"SYNCLESS_LIMIT_{name.upper()}", written)
+    (folder / "syncless.toml").unlink()
+    assert dict(parse(["a:b"]).limits) == {name: value}
+
+
+@pytest.mark.parametrize("name", defaults())
+def test_default_that_help_prints_can_be_written(folder, name):
+    value = defaults()[name]
+    assert dict(parse(["a:b", "--limit", f"{name}={measure(name, value)}"]).limits) == {name: value}
+
+
+def test_options_with_a_unit_take_it_too(folder, monkeypatch):
+    monkeypatch.setenv("SYNCLESS_SLOW_REQUEST", "250ms")
+    options = parse(["a:b", "--compress-minimum", "1KiB", "--static-max-age", "1h", "--keep-alive", "5s"])
+    assert (options.slow_request, options.compress_minimum, options.static_max_age) == (0.25, 1024, 3600)
+    assert dict(options.limits) == {"idle_seconds": 5}
+
+
+@pytest.mark.parametrize(
+    "text", ["body_bytes=10s", "head_seconds=5M5", "requests=5k", "requests=1.5", "backlog="]
+)
+def test_unit_of_something_else_is_refused(folder, capsys, text):
+    name, _, value = text.partition("=")
+    said = refused(capsys, "a:b", "-l", text)
+    assert said.startswith(f"syncless: -l {name}: write a ") and said.endswith(f", not {value!r}\n")
+
+
+# -- who has set what --
+
+
+MISTAKES = {
+    "root_path": ("x", "{} is a path such as /api, not 'x'"),
+    "trusted": ("x", "{}: write an address, a network (10.0.0.0/8), unix or *, not 'x'"),
+    "certfile": ("none", "{} none: No such file or directory"),
+    "compress": ("x", "{} is a list of media types such as text/html or text/*, not 'x'"),
+    "limit_head_bytes": ("1G", "{} can be 60000 at most, not 1073741824"),
+    "bind": ("x:y", "{}: invalid address 'x:y'; write host:port, "),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+@pytest.mark.parametrize("place", ["command", "variable", "file"])
+def test_mistake_that_shows_late_is_told_by_what_has_set_the_option(folder, monkeypatch, capsys, name, place):
+    (folder / "hello.py").write_text(HELLO)
+    monkeypatch.syspath_prepend(folder)
+    value, said = MISTAKES[name]
+    word, limit = f"--{name.replace('_', '-')}", name.removeprefix("limit_")
+    arguments = []
+    if place == "variable":
+        monkeypatch.setenv(f"SYNCLESS_{name.upper()}", value)
+        named = f"SYNCLESS_{name.upper()}"
+    elif place == "file":
+        text = f"{name} = '{value}'" if limit == name else f"[limits]\n{limit} = '{value}'"
+        (folder / "syncless.toml").write_text(f"{text}\n")
+        named = (
+            f"syncless.toml: {name.replace('_', '-')}" if limit == name else f"syncless.toml: limit {limit}"
+        )
+    else:
+        arguments = [word, value] if limit == name else ["--limit", f"{limit}={value}"]
+        named = word if limit == name else f"--limit {limit}"
+    assert serve_command(["--check", "--no-patch", *arguments, "hello:app"]) == 2
+    assert capsys.readouterr().err.startswith("syncless: " + said.format(named))
+
+
+def test_option_of_another_server_keeps_its_name_in_the_message(folder, capsys):
+    (folder / "hello.py").write_text(HELLO)
+    assert refused(capsys, "a:b", "--processes", "x").startswith("syncless: --processes: write a number of")
+    assert refused(capsys, "a:b", "--keep-alive", "x").startswith("syncless: --keep-alive: write a number of")
+    assert refused(capsys, "a:b", "-wx").startswith("syncless: -w: write a number of processes")
+    assert (
+        refused(capsys, "a:b", "--port", "x") == "syncless: --port: write a number from 0 to 65535, not 'x'\n"
+    )
+    assert serve_command(["--check", "--no-patch", "--max-body", "0", "hello:app"]) == 2
+    assert capsys.readouterr().err == "syncless: --max-body must be positive, not 0\n"

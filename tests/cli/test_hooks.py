@@ -147,7 +147,7 @@ def test_errors_of_hooks_are_logged_with_their_names(folder, workers):
             ["--hook", "pre_requests=mine:note"],
             ["unknown hook 'pre_requests'; did you mean 'pre_request'?"],
         ),
-        (["--hook", "on_start"], ["'on_start': write NAME=MODULE:FUNCTION"]),
+        (["--hook", "on_start"], ["--hook: write NAME=MODULE:FUNCTION, not 'on_start'"]),
         (["--check", "--hook", "pre_stop=mine:nothing"], ["module 'mine' has no attribute 'nothing'"]),
     ],
 )

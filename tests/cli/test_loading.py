@@ -102,16 +102,16 @@ def refused(folder, *arguments, status=2):
 @pytest.mark.parametrize(
     ("options", "said", "status"),
     [
-        ("--certfile none", "certfile none: No such file or directory", 1),
-        ("--certfile hello.py --keyfile none", "keyfile none: No such file or directory", 1),
-        ("--certfile .", "certfile .: Is a directory", 1),
-        ("--certfile hello.py", "it must be a PEM certificate and its key, or give its keyfile", 2),
+        ("--certfile none", "--certfile none: No such file or directory", 1),
+        ("--certfile hello.py --keyfile none", "--keyfile none: No such file or directory", 1),
+        ("--certfile .", "--certfile .: Is a directory", 1),
+        ("--certfile hello.py", "it must be a PEM certificate and its key, or give its --keyfile", 2),
         ("--key-password-file none", "--key-password-file none: No such file or directory", 2),
         ("--chdir none", "--chdir {folder}/none: No such file or directory", 2),
         ("--config none", "--config none: No such file or directory", 2),
-        ("--static /a=none", "{folder}/none is not a directory of static files", 2),
-        ("--access-log none/log", "{folder}/none/log: No such file or directory", 1),
-        ("--pid-file none/pid", "{folder}/none/pid: No such file or directory", 1),
+        ("--static /a=none", "--static: {folder}/none is not a directory of static files", 2),
+        ("--access-log none/log", "--access-log {folder}/none/log: No such file or directory", 1),
+        ("--pid-file none/pid", "--pid-file {folder}/none/pid: No such file or directory", 1),
         (
             "--bind unix:hello.py",
             "cannot listen on unix:hello.py: Address already in use; there is a file that is not a socket",

@@ -1,14 +1,19 @@
-"""docs/moving/gunicorn.md: our options exist, and it misses no option of gunicorn, uvicorn or granian."""
+"""docs/moving/gunicorn.md: our options exist, and it misses no option of gunicorn, uvicorn or granian. Each
+option of these and of others (peers.json) is taken, or answered with a sentence that names what to write."""
 
 import contextlib
 import dataclasses
+import json
 import pathlib
 import re
+import shutil
+import subprocess
 
 import pytest
 
 from syncless.cli.arguments import make_parser, parse
-from syncless.cli.foreign import INSTEAD
+from syncless.cli.foreign import ACCEPTED, BY_VALUE, TOGETHER
+from syncless.cli.peers import INSTEAD
 from syncless.wsgi import Limits
 from tests.programs import run_unchecked
 
@@ -18,7 +23,10 @@ ROWS = [
     for line in PAGE.partition("## Options")[2].partition("## Signals")[0].splitlines()
     if line.startswith("| ") and "**" not in line
 ]
-COLUMNS = {"gunicorn": 1, "uvicorn": 2, "granian": 3, "syncless": 4}
+COLUMNS = {"gunicorn": 1, "uvicorn": 2, "granian": 3, "others": 4, "syncless": 5}
+PEERS = json.loads((pathlib.Path(__file__).parent / "peers.json").read_text())
+"""Other servers -> their version and options, as their --help has them, with what stands for a value. Of
+uWSGI's only the common ones."""
 
 
 def named(peer):
@@ -28,7 +36,7 @@ def named(peer):
 
 
 def test_each_row_has_all_columns():
-    assert len(ROWS) > 60 and all(len(row) == 5 for row in ROWS), [row for row in ROWS if len(row) != 5]
+    assert len(ROWS) > 60 and all(len(row) == 6 for row in ROWS), [row for row in ROWS if len(row) != 6]
 
 
 def test_our_options_in_the_table_exist():
@@ -101,8 +109,8 @@ def test_foreign_options_are_answered_with_ours(capsys):
     known = {field.name for field in dataclasses.fields(Limits)}
     for name, instead in INSTEAD.items():
         assert name not in ours
-        assert name in named("gunicorn") | named("uvicorn") | named("granian"), name
-        assert set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", instead)) <= ours
+        assert any(name in peer["options"] for peer in PEERS.values()), name
+        assert set(re.findall(r"(?<!\S)--?[a-z][a-z0-9-]*", instead)) <= ours
         assert set(re.findall(r"--limit (\w+)=", instead)) <= known
         with pytest.raises(SystemExit):
             parse([name, "5", "app:app"])
@@ -142,23 +150,109 @@ def test_options_of_others_are_taken_where_ours_mean_the_same(theirs, ours):
     assert parse([*theirs.split(), "app:app"]) == parse([*ours.split(), "app:app"])
 
 
-def test_each_option_of_uvicorn_is_taken_or_answered_with_a_sentence(capsys):
-    uvicorn = pytest.importorskip("uvicorn.main", reason="uvicorn is not installed")
-    values = {"--workers": "2", "--port": "5", "--interface": "wsgi", "--log-level": "info", "--fd": "3"}
-    for option in uvicorn.main.params:
-        for name in (*option.opts, *option.secondary_opts):
-            if not name.startswith("--") or name in ("--version", "--help"):
-                continue
-            value = [] if option.is_flag or name == "--reload" else [values.get(name, "5")]
-            if name == "--lifespan":
-                value = ["on"]
-            if name == "--http2":  # theirs has no value
-                value = ["tls"]
-            try:
-                assert parse([name, *value, "app:app"]).application in ("app:app", "app:app()"), name
-            except SystemExit:
-                said = capsys.readouterr().err
-                assert said.startswith(f"syncless: there is no {name}; ") and said.count("\n") == 1, said
+EXAMPLES = {
+    **dict.fromkeys(("--workers", "--processes", "-w"), "2"),
+    **dict.fromkeys(("--bind", "-b"), "127.0.0.1:80"),
+    **dict.fromkeys(("--umask", "-m"), "22"),
+    **dict.fromkeys(("--static-dir", "--static-map"), "/a=b"),
+    **dict.fromkeys(("--protocol", "--interface"), "wsgi"),
+    "--lifespan": "on",
+    "--asgi-lifespan": "off",
+    "--fd": "3",
+    "--port": "5",
+    "--log-level": "info",
+    "-p": "app.pid",
+    "--proxy-protocol": "auto",
+    "--access-log-format": "json",
+    "--mount": "/a=b:c",
+}
+"""Option -> a value; of all others it is 5."""
+OURS_TOO = ("-h", "--help", "--version", "-c", "--config", "--print-config")
+"""They end the command, or read a file."""
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_each_option_of_others_is_taken_or_answered_with_a_sentence(peer, capsys):
+    ours = {name for action in make_parser()._actions for name in action.option_strings}
+    for name, value in PEERS[peer]["options"].items():
+        if name in OURS_TOO:
+            continue
+        try:
+            taken = parse([name, *([EXAMPLES.get(name, "5")] if value else []), "app:app"])
+            assert taken.application in ("app:app", "app:app()"), name
+            assert name in {*ours, *ACCEPTED, *TOGETHER, *BY_VALUE, "--proxy-headers", "--no-proxy-headers"}
+        except SystemExit:
+            said = capsys.readouterr().err
+            instead = said.removeprefix(f"syncless: there is no {name}; ")
+            assert instead != said and said.count("\n") == 1 and "did you mean" not in said, said
+            words = re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]+", instead)
+            assert set(words) <= ours | {"-l"}, said
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_each_option_of_others_is_on_a_page(peer):
+    page = PAGE + (pathlib.Path(__file__).parents[2] / "docs" / "moving" / "uwsgi.md").read_text()
+    rows = " ".join(line for line in page.splitlines() if line.startswith("|"))
+    words = {word for code in re.findall(r"`([^`]+)`", rows) for word in code.split()}
+    ours = {name for action in make_parser()._actions for name in action.option_strings}
+    missing = set(PEERS[peer]["options"]) - words - {f"--{word}" for word in words} - ours
+    assert not missing - {"-h", "--help", "--version", "-v"} - set(BY_VALUE)
+
+
+PLUGINS = {"--http", "--https", "--asyncio", "--gevent", "--json"}
+"""Options of uWSGI that not every build has."""
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_options_of_others_are_those_of_their_help(peer):
+    """Of an installed version that has more of them, peers.json wants to be told."""
+    if shutil.which(peer) is None:
+        pytest.skip(f"{peer} is not installed")
+    text = subprocess.run([peer, "--help"], capture_output=True, text=True, timeout=60).stdout
+    found = set(re.findall(r"^ {2,4}(?:-\w[ ,|]+)?(?:[-A-Z_]+, )?(--[a-z][\w-]+)", text, re.MULTILINE))
+    known = set(PEERS[peer]["options"])
+    if peer == "uwsgi":  # it has a thousand
+        assert {name for name in known if name.startswith("--")} <= found | PLUGINS
+    else:
+        assert len(found) > 20 and found <= known, found - known
+
+
+@pytest.mark.parametrize(
+    ("line", "ours"),
+    [
+        ("--listen 127.0.0.1:80", "--bind 127.0.0.1:80"),
+        ("--listen 100", "--limit backlog=100"),
+        ("--http :9000", "--bind :9000"),
+        ("--http2", ""),
+        ("--http2 off", "--http2 off"),
+        ("--protocol asgi", "--interface asgi"),
+        ("--call --unix-socket a.sock", "--factory --bind unix:a.sock"),
+        ("--no-reload --no-lifespan", "--lifespan off"),
+        ("--insecure-bind 127.0.0.1:80", "--bind http://127.0.0.1:80"),
+        ("--workers-lifetime 60 --uds-permissions 600", "--limit worker_seconds=60 --unix-mode 600"),
+    ],
+)
+def test_option_with_several_meanings_is_known_by_its_value(line, ours):
+    assert parse([*line.split(), "app:app"]) == parse([*ours.split(), "app:app"])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "-p 8000",
+            "for a port write --port 8000, for processes --workers 8000, for a file --pid-file ./8000",
+        ),
+        ("-u /run/app.sock", "write --bind unix:/run/app.sock for a socket; --user is a name"),
+        ("-w shop:app", "name the application without it: shop:app"),
+        ("--access-log-format text", "write combined, which is the default"),
+        ("--keep-alive 5000", "write 5000s or 5000ms: other servers count milliseconds"),
+    ],
+)
+def test_value_that_shows_another_meaning_is_answered(line, said, capsys):
+    with pytest.raises(SystemExit):
+        parse([*line.split(), "app:app"])
+    assert capsys.readouterr().err == f"syncless: {line}: {said}\n"
 
 
 VALUES = {
@@ -166,6 +260,7 @@ VALUES = {
     "bind": "127.0.0.1:8000,unix:/run/app.sock",
     "forwarded_allow_ips": "10.0.0.1",
     "loglevel": "info",
+    "pidfile": "app.pid",
     "proxy_protocol": "auto",
     "umask": 0o27,
 }
@@ -193,6 +288,14 @@ def test_each_setting_of_gunicorn_is_taken_or_answered_with_a_sentence(tmp_path,
                 parse([option, *([] if value is True else [text]), "app:app"])
             except SystemExit:
                 assert capsys.readouterr().err.startswith(f"syncless: there is no {option}; "), option
+
+
+def test_names_of_the_files_own_are_no_settings(tmp_path, capsys):
+    file = tmp_path / "gunicorn.conf.py"
+    file.write_text("import json, socket\nprocesses = listen = 5\ndebug = venv = home = scheme = True\n")
+    found = vars(parse(["-c", str(file), "app:app"]))
+    assert {**found, "config": None} == {**vars(parse(["app:app"])), "config": None}
+    assert not capsys.readouterr().err
 
 
 def test_file_of_gunicorn_is_read(tmp_path, capsys):
@@ -228,7 +331,7 @@ def test_file_of_gunicorn_is_read(tmp_path, capsys):
             "there is no post_fork; write a function for --hook post_fork=",
         ),
         ("import missing\n", "ModuleNotFoundError: No module named 'missing'"),
-        ("workers = 'many'\n", "argument -w/--workers: write a number of processes, or auto, not 'many'"),
+        ("workers = 'many'\n", "{file}: --workers: write a number of processes, or auto, not 'many'"),
     ],
 )
 def test_file_of_gunicorn_that_cannot_be_taken_is_answered(text, said, tmp_path, capsys):
@@ -245,9 +348,11 @@ def test_file_of_gunicorn_that_cannot_be_taken_is_answered(text, said, tmp_path,
         ("--acces-log app:app", "there is no option --acces-log; did you mean --access-log?"),
         ("--prot 80 app:app", "there is no option --prot; did you mean --port?"),
         ("--xyzzy app:app", "there is no option --xyzzy; see syncless --help-all"),
+        ("--ssl-protocol app:app", "there is no option --ssl-protocol; see syncless --help-all"),
+        ("--head-seconds 5 app:app", "there is no option --head-seconds; write --limit head_seconds=N"),
         ("app:app other:app", "unexpected argument 'other:app': only one application can be named"),
         ("app:app --port", "--port needs a value"),
-        ("app:app --workers many", "argument -w/--workers: write a number of processes, or auto, not 'many'"),
+        ("app:app --workers many", "--workers: write a number of processes, or auto, not 'many'"),
         ("--proxy-protocol=v3 app:app", "--proxy-protocol takes auto, v1, v2, off or nothing, not 'v3'"),
         ("", "name the application to serve, for example myproject.web:app"),
         ("-c missing.conf.py app:app", "--config missing.conf.py: No such file or directory"),

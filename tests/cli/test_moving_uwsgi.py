@@ -66,7 +66,7 @@ def test_all_settings_of_waitress_are_in_the_table():
 def test_options_of_uwsgi_in_the_table_exist():
     text = helped("uwsgi")
     named = {code.partition(" ")[0] for code in column("Options", 0)} - {"uwsgi_pass"}
-    plugins = {"gevent"}  # of the plugin of this name
+    plugins = {"gevent", "asyncio", "json", *(name for name in named if name.startswith("-"))}
     assert not [name for name in named - plugins if not re.search(rf"--{name}\b(?!-)", text)]
 
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from syncless.server.program.process import PidFile
+from tests.cli.test_loading import command, environment
 
 HOLDER = """
 import sys
@@ -32,7 +33,17 @@ def test_file_of_a_process_that_runs_is_left_alone(holder, tmp_path):
     with pytest.raises(FileExistsError) as refused, PidFile(path):
         pass
     assert f"the pid file of the running process {holder.pid}" in refused.value.strerror
-    assert refused.value.filename == str(path) and path.read_text() == f"{holder.pid}\n"
+    assert refused.value.filename == f"pid_file {path}" and path.read_text() == f"{holder.pid}\n"
+
+
+def test_file_of_a_server_that_runs_is_told_before_the_application_is_imported(holder, tmp_path):
+    (tmp_path / "slow.py").write_text("raise SystemExit('imported')")
+    options = command("slow:app", "--bind", "127.0.0.1:0", "--pid-file", "server.pid")
+    done = subprocess.run(
+        options, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60
+    )
+    said = f"is the pid file of the running process {holder.pid}; stop it first, or choose another file"
+    assert (done.returncode, done.stderr) == (1, f"syncless: --pid-file {tmp_path}/server.pid: {said}\n")
 
 
 def test_child_of_the_process_does_not_keep_the_file(holder, tmp_path):

@@ -140,7 +140,7 @@ def test_umask_is_that_of_all_files(folder):
         (["--user", "no-such-user"], "--user no-such-user: there is no such user"),
         (["--group", "no-such-group"], "--group no-such-group: there is no such group"),
         (["--user", "54321"], "--user 54321: there is no such user, so name its group, too: --group"),
-        (["--umask", "9"], "'9': write an octal number such as 660 or 027"),
+        (["--umask", "9"], "write an octal number such as 660 or 027, not '9'"),
     ],
 )
 @pytest.mark.parametrize("more", [[], ["--check"], ["--workers", "1"]])

@@ -58,11 +58,33 @@ def test_addresses_as_text(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a", "a:b", "a:65536", "a:-1", "unix:", "unix:@", "fd:", "fd:x", "a:\u0663"]
+    "text",
+    ["", "a", "a:b", "a:65536", "a:-1", "unix:", "unix:@", "fd:", "fd:x", "a:\u0663", "::1", "::1:80", "::"],
 )
 def test_invalid_address_is_refused(text):
     with pytest.raises(ValueError, match=r"write|needs"):
         parse_bind(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("localhost", "localhost"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("0.0.0.0", "0.0.0.0"),
+        ("[::1]", "::1"),
+        ("a-b.example", "a-b.example"),
+        ("http://localhost/", "localhost"),
+    ],
+)
+def test_host_without_a_port_has_the_default_one(text, host):
+    assert parse_bind(text, 8000)[1:3] == (host, 8000)
+
+
+@pytest.mark.parametrize("text", ["", "65536", "a:b", "localhost:", "/run/x", "::1", "a b", "*"])
+def test_host_that_is_none_is_refused_with_a_default_port_too(text):
+    with pytest.raises(ValueError, match=r"write|needs"):
+        parse_bind(text, 8000)
 
 
 def test_addresses_are_shown_as_they_are_written():

@@ -11,14 +11,14 @@ from tests.cli.test_loading import HELLO, command, environment
 
 @pytest.mark.parametrize(
     "address",
-    [":9100", "9100", "127.0.0.1:9100", "localhost:9100", "[::1]:9100", "127.1.2.3:0", "unix:/a/b", "fd:3"],
+    ["9100", "127.0.0.1:9100", "localhost:9100", "[::1]:9100", "127.1.2.3:0", "unix:/a/b", "fd:3"],
 )
 def test_status_listens_on_this_machine(address):
     assert StatusOptions.of(address)
 
 
 @pytest.mark.parametrize(
-    "address", ["0.0.0.0:9100", "*:9100", "[::]:9100", "192.0.2.1:80", "host.example:80"]
+    "address", [":9100", "0.0.0.0:9100", "*:9100", "[::]:9100", "192.0.2.1:80", "host.example:80"]
 )
 def test_address_that_others_reach_must_be_meant(address):
     with pytest.raises(ValueError, match="--status-public"):
@@ -26,8 +26,13 @@ def test_address_that_others_reach_must_be_meant(address):
     assert StatusOptions.of(address, public=True)
 
 
-def test_colon_and_port_is_this_machine_and_not_all_addresses():
-    assert StatusOptions.of(":9100").status.binds[0].host == "127.0.0.1"
+def test_colon_and_port_is_all_addresses_as_for_the_server():
+    with pytest.raises(ValueError, match=r"such as 127\.0\.0\.1:9100 .* not ':9100' \(all addresses\);"):
+        StatusOptions.of(":9100")
+    assert StatusOptions.of(":9100", public=True).status.binds[0].host == "*"
+    assert StatusOptions.of(None, ":9100", public=True).metrics.binds[0].host == "*"
+    assert StatusOptions.of(None, health=":9100").health.binds[0].host == "*"
+    assert StatusOptions.of("9100").status.binds[0].host == "127.0.0.1"
 
 
 def test_status_speaks_no_tls():

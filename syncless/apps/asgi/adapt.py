@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from types import FunctionType
 from typing import Any
 
-CO_COROUTINE = 0x80
-"""Of `co_flags`, as the module inspect has it, which imports much, such as ast."""
+from syncless.apps.signature import ASGI, CO_COROUTINE, check, is_plain, takes
 
 
 def is_asgi(thing: Any) -> bool:
-    """Whether calling it makes a coroutine, as ASGI 3 demands. A functools.partial is looked through."""
+    """Whether calling it makes a coroutine, as ASGI 3 demands, or an object that is awaited, as Starlette's
+    HTTPEndpoint. A functools.partial is looked through."""
     while hasattr(thing, "func") and hasattr(thing, "keywords"):
         thing = thing.func
-    if type(thing) is FunctionType and not vars(thing):  # nothing marks it as a coroutine function
+    if is_plain(thing):
         return bool(thing.__code__.co_flags & CO_COROUTINE)
+    if isinstance(thing, type):
+        return hasattr(thing, "__await__")
     import inspect
 
     call = getattr(type(thing), "__call__", None)  # noqa: B004
@@ -27,7 +28,8 @@ def is_asgi2(thing: Any) -> bool:
     if isinstance(thing, type):
         import inspect
 
-        return inspect.iscoroutinefunction(getattr(thing, "__call__", None))  # noqa: B004
+        call = getattr(thing, "__call__", None)  # noqa: B004
+        return inspect.iscoroutinefunction(call) and takes(call, len(("self", "receive", "send")))
     return False
 
 
@@ -41,17 +43,5 @@ def as_asgi(application: Any) -> Any:
         )
     if not callable(application):
         raise TypeError(f"cannot serve {application!r} as ASGI: it cannot be called")
-    import inspect
-
-    try:
-        signature = inspect.signature(application)
-    except (TypeError, ValueError):  # a callable in C may have none
-        return application
-    try:
-        signature.bind("scope", "receive", "send")
-    except TypeError:
-        raise TypeError(
-            f"cannot serve {application!r} as ASGI: it cannot be called with (scope, receive, send); "
-            "a WSGI application needs no --interface, or --interface wsgi"
-        ) from None
+    check(application, ASGI)
     return application

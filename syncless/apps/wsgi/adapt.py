@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from syncless.apps.asgi.adapt import is_asgi
 from syncless.apps.loading import load
+from syncless.apps.signature import WSGI, check
 
 if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
@@ -38,12 +39,13 @@ def as_wsgi(application: Any) -> WSGIApplication:
         if _is_cherrypy_root(application):
             return _cherrypy(application())
     wsgifunc = getattr(application, "wsgifunc", None)
-    if callable(wsgifunc):
+    if callable(wsgifunc) and not isinstance(application, type):
         return wsgifunc()  # type: ignore[no-any-return]
-    if callable(application) and not (_is_cherrypy_root(application) and not isinstance(application, type)):
-        return application  # type: ignore[no-any-return]
     if _is_cherrypy_root(application):
         return _cherrypy(application)
+    if callable(application):
+        check(application, WSGI)
+        return application  # type: ignore[no-any-return]
     raise TypeError(
         f"cannot serve {application!r}: it is not a WSGI callable, ASGI application, web.py application, "
         "CherryPy application or root, BaseHTTPRequestHandler class or 'module:attribute'"

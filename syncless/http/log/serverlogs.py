@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from syncless.http.log.accesslog import LogWriter, make_log
 from syncless.http.log.errorlog import ErrorLog, LogFile, check_format, forget, use
 from syncless.http.log.loglines import AccessLog
-from syncless.io.guardedfiles import Owner, append_to
+from syncless.io.guardedfiles import Owner, append_to, of_argument
 
 
 class Logs:
@@ -42,20 +42,23 @@ class Logs:
 
     def make_files(self) -> None:
         """Makes the files, so that their owner can open them. OSError."""
-        for to in (self._access_log, self._error_log):
+        for name, to in (("access_log", self._access_log), ("error_log", self._error_log)):
             if isinstance(to, (str, os.PathLike)):
-                os.close(append_to(to, os.O_WRONLY | os.O_APPEND | os.O_CREAT, self.owner))
+                with of_argument(name):
+                    os.close(append_to(to, os.O_WRONLY | os.O_APPEND | os.O_CREAT, self.owner))
 
     def open(self) -> None:
         """OSError if a file cannot be opened."""
         self.open_errors()
         if self._access_log:
-            file = LogFile(sys.stdout if self._access_log is True else self._access_log, self.owner)
+            with of_argument("access_log"):
+                file = LogFile(sys.stdout if self._access_log is True else self._access_log, self.owner)
             self._writer = LogWriter(make_log(self._access_log_format), file, self.errors)
 
     def open_errors(self) -> None:
         """Opens the error log alone, which becomes the process's. OSError if its file cannot be opened."""
-        self.errors = ErrorLog(self._error_log, self._error_log_format, self.owner)
+        with of_argument("error_log"):
+            self.errors = ErrorLog(self._error_log, self._error_log_format, self.owner)
         use(self.errors)
 
     def close_errors(self, *, hold: bool = False) -> None:

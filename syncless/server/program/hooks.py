@@ -32,7 +32,7 @@ class Hooks:
 
                 found = difflib.get_close_matches(name, NAMES, 1)
                 meant = f"did you mean {found[0]!r}?" if found else f"there are {', '.join(NAMES)}"
-                raise ValueError(f"unknown hook {name!r}; {meant}")
+                raise ValueError(f"hooks: unknown hook {name!r}; {meant}")
             if not callable(hook) and not (isinstance(hook, str) and ":" in hook):
                 raise ValueError(f"the hook {name} must be a function or 'module:function', not {hook!r}")
         self._labels = {name: f"{name} ({_place(hook)})" for name, hook in self._given.items()}

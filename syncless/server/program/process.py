@@ -16,7 +16,7 @@ from typing import Any
 
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import directly
-from syncless.io.guardedfiles import TRIES, Place, give, is_privileged
+from syncless.io.guardedfiles import TRIES, Place, give, is_privileged, of_argument
 from syncless.server.program.privileges import Privileges
 
 
@@ -40,6 +40,23 @@ class PidFile:
         self.privileges = privileges
         self._fd = -1
 
+    def check(self) -> None:
+        """FileExistsError if a process that runs has the file: told before an application is imported."""
+        if self.path is None:
+            return
+        try:
+            with of_argument("pid_file"), Place(self.path) as place:
+                fd = place.open(os.O_RDONLY)
+                try:
+                    self._lock(fd)
+                finally:
+                    os.close(fd)
+        except FileExistsError:
+            raise
+        except OSError:
+            pass  # told when it is opened for good
+
+    @of_argument("pid_file")
     def __enter__(self) -> None:
         if self.path is None:
             return

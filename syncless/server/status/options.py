@@ -87,14 +87,18 @@ def check_metrics_library() -> None:
 def local_bind(text: str, what: str, public: bool) -> Bind:
     """The address that the text names. ValueError if others than this machine could reach it, unless they are
     meant to."""
-    bind = parse_bind(f"127.0.0.1{text}" if text.startswith(":") else text)
+    try:
+        bind = parse_bind(text)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
     if bind.tls:
         raise ValueError(f"the {what} address serves plain HTTP; write it without https://, not {text!r}")
     if not public and not is_local(bind):
+        every = " (all addresses)" if bind.host == "*" else ""
         raise ValueError(
             f"the {what} address shows paths and stacks, so it must be local, such as 127.0.0.1:{bind.port} "
-            f"or unix:/run/syncless.status, not {text!r}; for health checks write --health {text}; if other "
-            "machines may read all of it, add --status-public (status_public=True)"
+            f"or unix:/run/syncless.status, not {text!r}{every}; for health checks write --health {text}; if "
+            "other machines may read all of it, add --status-public (status_public=True)"
         )
     return bind
 

@@ -33,7 +33,7 @@ class Directory:
     def __init__(self, path: str | os.PathLike[str]):
         self.path = os.path.abspath(path)
         if not os.path.isdir(self.path):
-            raise ValueError(f"{self.path} is not a directory of static files")
+            raise ValueError(f"static: {self.path} is not a directory of static files")
         self._root: OpenFile | None = None
         self._identity: tuple[int, int] | None = None
         self._looked = 0.0
