@@ -1,4 +1,4 @@
-"""Writes the lists of files in docs/design.md: each file with the first sentence that it says of itself.
+"""Writes the lists of files in docs/files.md: each file with the first sentence that it says of itself.
 
 ``python -m scripts.docs.design`` does it; a test fails where the page says something else. The order of the
 rows, and which list a file is in, are decided by hand: they are the order in which to read. A new file is put
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "syncless"
-PAGE = ROOT / "docs" / "design.md"
+PAGE = ROOT / "docs" / "files.md"
 ROW = re.compile(r"^\| `([\w./-]+\.\w+)` \| .* \|\n", re.MULTILINE)
 TEXT = re.compile(r'\s*(?:# cython:.*\s+)?(?:#!.*\s+)?(?:"""|/\*)(.*?)(?:"""|\*/|\n\s*\n)', re.DOTALL)
 """The first paragraph of a docstring, or of the comment with which a file of C begins."""
@@ -57,7 +57,7 @@ def place_of(file: str, page: str) -> int:
     if not beside and module in rows:
         beside = [module]
     if not beside:
-        raise SystemExit(f"docs/design.md has no list of files in {folder}/: begin one with {file}")
+        raise SystemExit(f"docs/files.md has no list of files in {folder}/: begin one with {file}")
     return rows[beside[-1]]
 
 
