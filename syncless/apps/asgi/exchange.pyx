@@ -58,6 +58,7 @@ cdef extern from "Python.h":
 cdef enum:
     SMALL = 16384           # bytes of a response body that are put into the connection's buffer
     OUT_MOST = 49152        # bytes in it with which nothing more is, until the client takes some
+    OUT_ALONE = 262144      # bytes of a message that is put there while nothing else is
 
 ctypedef int (*Unchecked)(ASGIExchange request) noexcept       # negative: an exception is set
 cdef Unchecked unchecked_answer = <Unchecked> ASGIExchange.answer
@@ -720,6 +721,7 @@ cdef class WebSocketExchange(ASGIExchange):
         return self.go_on()
 
     cdef object send_data(self, dict message):
+        cdef Py_ssize_t pending
         data = message.get("bytes")
         if data is None:
             data = message.get("text")
@@ -727,7 +729,9 @@ cdef class WebSocketExchange(ASGIExchange):
             raise TypeError(f"websocket.send needs 'bytes' or 'text', not {type(data).__name__}")
         if self.peer.is_gone() or self.websocket.close_code is not None:
             raise WebSocketClosed("the client has left")
-        if self.peer.pending() > OUT_MOST or len(data) > OUT_MOST or self.websocket.is_sending():
+        pending = self.peer.pending()
+        if (pending > OUT_MOST or len(data) > (OUT_MOST if pending else OUT_ALONE)
+                or self.websocket.is_sending()):
             return self.later(self.websocket.send, (data,))
         frame = self.websocket.framed(data)
         self.peer.append(PyBytes_AS_STRING(frame), PyBytes_GET_SIZE(frame))
