@@ -147,14 +147,15 @@ cdef class Loop(Scheduler):
 
     cdef int leave_poller(self) except -1:
         """In the child of a fork: it has its parent's descriptors, and gets its own when it polls. Until then
-        the interpreter writes to no pipe, also not to one that somebody else had it write to."""
+        the interpreter writes to no pipe, also not to one that somebody else had it write to. The thread that
+        has forked may have become the main one."""
         self.poller.close()
         self.poller.lost = True
-        if self.hears_signals:
-            try:
-                _set_wakeup_fd(-1)
-            except ValueError:              # the parent's main thread did not come along
-                pass
+        try:
+            _set_wakeup_fd(-1)
+            self.hears_signals = True
+        except ValueError:
+            self.hears_signals = False
         return 0
 
     cdef int find_again(self) except -1:

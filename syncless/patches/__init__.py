@@ -28,12 +28,16 @@ from syncless.patches.offload import names_of, patch_names
 from syncless.patches.registry import CannotPatch, Change, Patcher, Registry, Unavailable, when_imported
 
 
+_unavailable: list[str] = []
+"""Modules of ours that cannot be imported."""
+
+
 def _function(module: str, name: str = "patch", *, of: str = "") -> Callable[[Patcher], None]:
     """The function of an area. `of`: the only module that it changes; ours is imported when that is, too.
 
     On a Python with unknown insides, a module of ours that cannot be imported takes its own areas away and no
     others; so there all are imported now."""
-    if of and not is_newer_than_known():
+    if of and not (_unavailable or is_newer_than_known()):
         change = _on_request(module)
         return lambda patcher: when_imported(patcher, of, lambda patcher, _: change(patcher))
     try:
@@ -41,6 +45,7 @@ def _function(module: str, name: str = "patch", *, of: str = "") -> Callable[[Pa
     except Exception as error:
         if not _may_be_left_out(error):
             raise
+        _unavailable.append(module)
         return Unavailable(error)
     return function
 

@@ -44,6 +44,8 @@ IDLE_SECONDS = 10.0
 
 _pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 """All that there are."""
+_used: set[ThreadPool] = set()
+"""Those that have threads, or have had some until the last fork, which looks at no others."""
 
 _starting: deque[None] = deque()
 """One for each thread that has been started and has not begun."""
@@ -224,6 +226,7 @@ class ThreadPool:
                 pass  # somebody else was faster
         if self._threads < self.size:
             self._threads += 1
+            _used.add(self)
             try:
                 start_thread(self._work)
             except RuntimeError:  # the system refuses
@@ -369,8 +372,10 @@ _resting: list[ThreadPool] = []
 
 def _before_fork() -> None:
     numbers = []
-    for pool in list(_pools):
-        if pool._threads and not pool._ends:
+    for pool in list(_used):
+        if not pool._threads:
+            _used.discard(pool)
+        elif not pool._ends:
             numbers += pool.end_threads()
             _resting.append(pool)
     wait_until_left(numbers, 1.0)
@@ -384,6 +389,7 @@ def _after_fork_in_parent() -> None:
 def _after_fork_in_child() -> None:
     _after_fork_in_parent()
     _starting.clear()
+    _used.clear()
     for pool in _pools:  # their threads did not come along, and who waited for them is not here either
         pool._backlog.clear()
         pool._idle.clear()

@@ -222,4 +222,4 @@ def _after_fork_in_child() -> None:
     _open.clear()
 
 
-at_fork(at_first_use=_after_fork_in_child)
+at_fork(in_child=_after_fork_in_child)
