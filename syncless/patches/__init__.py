@@ -27,7 +27,6 @@ from syncless.patches.offload import area_of as area_of_offload
 from syncless.patches.offload import names_of, patch_names
 from syncless.patches.registry import CannotPatch, Change, Patcher, Registry, Unavailable, when_imported
 
-
 _unavailable: list[str] = []
 """Modules of ours that cannot be imported."""
 
