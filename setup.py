@@ -250,6 +250,10 @@ FLAGS = {
     ],
 }
 
+# Code and constants of a module in one mapping instead of three: a fork copies each, and there are dozens of
+# modules.
+FEW_MAPPINGS = ["-Wl,-z,noseparate-code"] if sys.platform == "linux" else []
+
 DIRECTIVES = {
     "language_level": "3",
     "binding": True,  # functions bind as methods and show their signatures
@@ -301,7 +305,7 @@ def extension(name: str, sources: list[str]) -> Extension:
             "syncless/patches/libraries",
         ],
         extra_compile_args=flags + (warnings + ["-O1"] * (name in RARELY_RUN)) * (kind == "release"),
-        extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],
+        extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")] + FEW_MAPPINGS,
     )
 
 

@@ -16,6 +16,13 @@ LATER_IN_THE_COMMAND = """
 ast asyncio dataclasses email http.client importlib.metadata inspect logging platform tempfile tomllib
 """.split()
 """The same for the command with all of the patch that is on by default."""
+LATER_UNDER_THE_PATCH = """
+asyncio bcrypt ctypes dataclasses email hashlib http.client inspect json locale logging multiprocessing
+random sqlite3 ssl _ssl _hashlib subprocess tempfile uuid syncless.patches.cpu syncless.patches.grpc
+syncless.patches.libraries syncless.patches.mysql syncless.patches.pools syncless.patches.psycopg2
+syncless.patches.sqlite syncless.patches.tls syncless.patches.types.tlscalls
+""".split()
+"""The same for patch_all(): a module that it changes when the program imports it is not imported ahead."""
 COMMAND = """
 import sys, types
 sys.argv = ["syncless", "app:app", "--check"]
@@ -43,6 +50,13 @@ def test_command_loads_no_module_that_most_servers_never_use():
     assert {
         name for name in loaded for late in LATER_IN_THE_COMMAND if f"{name}.".startswith(f"{late}.")
     } == set()
+
+
+def test_patch_loads_no_module_that_the_program_may_never_import():
+    program = "import syncless.wsgi\nfrom syncless.patches import patch_all\npatch_all()"
+    loaded = set(modules_after(program)) - set(modules_after(""))
+    late = {name for name in loaded for late in LATER_UNDER_THE_PATCH if f"{name}.".startswith(f"{late}.")}
+    assert late == set()
 
 
 def test_server_of_plain_requests_loads_no_tls():

@@ -65,7 +65,6 @@ cdef class Loop(Scheduler):
     cdef Py_ssize_t pre_poll_count, pre_poll_capacity
     cdef readonly object thread_id
     cdef object __weakref__
-    cdef bint forked
     cdef bint hears_signals         # its thread is the interpreter's main one
     cdef int64_t slack              # ns, see timer_slack
     cdef public Py_ssize_t jobs     # calls in real threads that tasklets of this loop wait for
@@ -83,4 +82,5 @@ cdef class Loop(Scheduler):
     cdef int run_before_poll(self) except -1
     cdef int start(self) except -1
     cdef int wake_for_signals(self) except -1
+    cdef int leave_poller(self) except -1
     cdef int find_again(self) except -1

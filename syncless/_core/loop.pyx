@@ -135,7 +135,7 @@ cdef class Loop(Scheduler):
             return 0
         self.hears_signals = True
         before, signal_fd = signal_fd, self.poller.wake_fd
-        if previous not in (-1, signal_fd, before) and not self.forked:
+        if previous not in (-1, signal_fd, before):
             _set_wakeup_fd(previous)         # somebody else's, who wakes up by it
         return 0
 
@@ -144,6 +144,19 @@ cdef class Loop(Scheduler):
         has set for it, or -1."""
         previous = _set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
         return -1 if previous == self.poller.wake_fd else previous
+
+    cdef int leave_poller(self) except -1:
+        """In the child of a fork: it has its parent's descriptors, and gets its own when it polls. Until then
+        the interpreter writes to no pipe, also not to one that somebody else had it write to. The thread that
+        has forked may have become the main one."""
+        self.poller.close()
+        self.poller.lost = True
+        try:
+            _set_wakeup_fd(-1)
+            self.hears_signals = True
+        except ValueError:
+            self.hears_signals = False
+        return 0
 
     cdef int find_again(self) except -1:
         """The poller may have lost its descriptors, see poller.pyx: it gets new ones then."""
@@ -187,8 +200,10 @@ cdef class Loop(Scheduler):
     cdef int poll(self) except -1:
         cdef int64_t timeout = NEVER
         cdef int n
+        cdef bint lost
         self.run_before_poll()
-        if self.poller.lost:
+        lost = self.poller.lost
+        if lost:
             self.find_again()
         if self.when_idle is not None and (self.ready.count == 0 or self.idle_or_not):
             self.when_idle(self)
@@ -198,6 +213,8 @@ cdef class Loop(Scheduler):
             self.clock.now = monotonic_ns()
             timeout = max(0, next_deadline(self.timers, self.slack) - self.clock.now)
         timeout = trim(self, timeout)   # 0 if something is ready
+        if lost:
+            timeout = 0                 # a signal may have come while nobody listened
         self.polling = timeout != 0
         try:
             n = self.poller.wait(

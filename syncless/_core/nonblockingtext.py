@@ -32,7 +32,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
-from syncless._core.cpython.forkhooks import at_fork
+from syncless._core.cpython.forkhooks import at_fork, look
 from syncless._core.cpython.functions import original_of
 from syncless._core.cpython.replacing import own_function
 
@@ -102,6 +102,7 @@ class NonblockingText:
     # -- a text stream -----------------------------------------------------------------------------
 
     def write(self, text: str) -> int:
+        look()
         return int(_directly(self._put, text))
 
     def _put(self, text: str) -> int:
@@ -253,6 +254,7 @@ class NonblockingText:
     @property
     def pending(self) -> bool:
         """Whether something waits to be written."""
+        look()
         return bool(self._waiting) or not self._token
 
     def drain(self, seconds: float = LAST_SECONDS) -> None:
@@ -265,6 +267,7 @@ class NonblockingText:
     def close(self) -> None:
         """Gives our descriptor back, unless the thread still waits there. The stream is its owner's to
         close."""
+        look()
         if self._take():
             try:
                 self._give_back()
@@ -318,5 +321,5 @@ def _after_fork_in_child() -> None:
         text._forget()
 
 
-at_fork(in_child=_after_fork_in_child)
+at_fork(at_first_use=_after_fork_in_child)
 atexit.register(drain)

@@ -8,6 +8,7 @@ cdef int end_carriers(Scheduler loop) except -1
 
 
 cdef object loops                   # WeakValueDictionary: thread id -> Loop
+cdef int forks                      # between the first process and this one
 cdef Loop get_loop()
 cdef Loop peek_loop()
 cdef bint has_loop() noexcept nogil

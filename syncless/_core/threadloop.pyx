@@ -8,7 +8,8 @@ The end of a thread: its own function has returned, and TaskletExit is raised in
 some turns, but no time to wait, so that their `finally` blocks run and what they were given goes to others. A
 tasklet that still waits then has ended, too: it is never run again, and those that wait for its end are told.
 
-A child after a fork has a loop with a fresh poller, and of the parent's tasklets only the one that forked.
+A child after a fork has a loop with a fresh poller, once it polls: most children end before. Of the parent's
+tasklets it has only the one that forked.
 All others are left as they are and never run: their `finally` blocks belong to the parent. If a tasklet other
 than the main one has forked, it is the *orphan*, and the process ends with it, as with a thread that forks.
 
@@ -282,10 +283,8 @@ cdef int begin_in_child(Loop loop) except -1:
         if one.state == COVERED and one.timer.index >= 0:
             deadlines.append((one, one.timer.when))
     loop.fds.abandon(on_top)
-    loop.poller.open()
+    loop.leave_poller()
     polled(&loop.clock, monotonic_ns())
-    loop.forked = True
-    loop.wake_for_signals()
     for watcher in watchers:
         (<Watcher> watcher).forked(loop)
     current = loop.current
@@ -308,13 +307,6 @@ cdef int begin_in_child(Loop loop) except -1:
     return 0
 
 
-cdef void set_aside() noexcept nogil:
-    """In the child, before anything else."""
-    global syncless_tls_loop, syncless_parents_loop
-    if syncless_tls_loop != NULL:
-        syncless_parents_loop, syncless_tls_loop = syncless_tls_loop, NULL
-
-
 def _after_fork_in_child() -> None:
     global syncless_tls_loop, syncless_parents_loop
     if syncless_parents_loop != NULL:
@@ -326,7 +318,19 @@ cdef Loop begin_child():
     """Something looks for the loop before the hooks have been called, or in a child in which none is."""
     _after_fork_in_child()
     forkhooks.begin_child()
+    forkhooks.look()                    # who has asked for the loop may have looked before
     return <Loop> syncless_tls_loop
+
+
+cdef int forks = 0
+
+
+cdef void set_aside() noexcept nogil:
+    """In the child, before anything else."""
+    global syncless_tls_loop, syncless_parents_loop, forks
+    forks += 1
+    if syncless_tls_loop != NULL:
+        syncless_parents_loop, syncless_tls_loop = syncless_tls_loop, NULL
 
 
 pthread_atfork(NULL, NULL, set_aside)

@@ -49,10 +49,9 @@ from syncless._core.scheduler cimport (
     NEW, PARKED, RUNNING, BaseTasklet, Scheduler, is_poll_due, main_of,
 )
 from syncless._core.tasklet cimport begin_anew
-from syncless._core.threadloop cimport get_loop
+from syncless._core.threadloop cimport forks, get_loop
 from syncless._core.timers cimport timer_init
 
-from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless.asyncio.reports import describe, tell_failure, tell_slow, tell_wait, waiting_site
 from syncless.tools.runningloop import note_of_running_loop, swap_current_task
@@ -214,16 +213,6 @@ cdef extern from "Python.h":
     void PyErr_Clear()
 
 cdef const char* RUNS = "callbacks of its asyncio loop"
-
-cdef int forks = 0                  # between the first process and this one
-
-
-def _after_fork_in_child():
-    global forks
-    forks += 1
-
-
-at_fork(in_child=_after_fork_in_child)
 
 cdef object note_running = note_of_running_loop(events)
 cdef object swap_task = swap_current_task

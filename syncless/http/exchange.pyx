@@ -24,7 +24,7 @@ from syncless._core.loop cimport Loop, Watcher
 from syncless._core.recorder cimport WaitRecorder, time_went
 from syncless._core.scheduler cimport DEBUG_BUILD, Scheduler, main_of
 from syncless._core.tasklet cimport Tasklet
-from syncless._core.threadloop cimport end_process
+from syncless._core.threadloop cimport end_process, forks
 from syncless._core.timeout cimport stop_throwing, throw_in_time
 from syncless._core.wait.waitqueue cimport wake_all
 from syncless.http.listener cimport Counters, Listener
@@ -35,7 +35,6 @@ from syncless.http.response cimport Response
 from syncless.http.stream cimport Stream, is_receivable, receive
 from syncless.http.wire.wire cimport CODES, HTTP_2, R_BUSY, R_FAILED, decode_path
 
-from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
 from syncless._core.timeout import Timeout
@@ -382,7 +381,7 @@ cdef class Exchange(Tasklet):
             return given
         if self.own_id == 0:
             self.own_id = next_number()
-        return f"{process_id}-{self.own_id:x}"
+        return f"{id_of_process()}-{self.own_id:x}"
 
     @property
     def trace_id(self):

@@ -19,26 +19,53 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from typing import Any
 
 from syncless._core.cpython.features import is_newer_than_known
 from syncless._core.cpython.layouts import UnknownLayout
-from syncless.patches import libraries
-from syncless.patches.libraries import native_stats
 from syncless.patches.offload import area_of as area_of_offload
 from syncless.patches.offload import names_of, patch_names
-from syncless.patches.registry import CannotPatch, Change, Patcher, Registry, Unavailable
+from syncless.patches.registry import CannotPatch, Change, Patcher, Registry, Unavailable, when_imported
+
+_unavailable: list[str] = []
+"""Modules of ours that cannot be imported."""
 
 
-def _function(module: str, name: str = "patch") -> Callable[[Patcher], None]:
-    """The function of an area. On a Python with unknown insides, a module that cannot be imported takes its
-    own areas away and no others."""
+def _function(module: str, name: str = "patch", *, of: str = "") -> Callable[[Patcher], None]:
+    """The function of an area. `of`: the only module that it changes; ours is imported when that is, too.
+
+    On a Python with unknown insides, a module of ours that cannot be imported takes its own areas away and no
+    others; so there all are imported now."""
+    if of and not (_unavailable or is_newer_than_known()):
+        change = _on_request(module)
+        return lambda patcher: when_imported(patcher, of, lambda patcher, _: change(patcher))
     try:
         function: Callable[[Patcher], None] = getattr(import_module(f"syncless.patches.{module}"), name)
     except Exception as error:
         if not _may_be_left_out(error):
             raise
+        _unavailable.append(module)
         return Unavailable(error)
     return function
+
+
+def _on_request(module: str) -> Callable[[Patcher], None]:
+    """The function of an area, whose module is imported when it is called."""
+
+    def patch(patcher: Patcher) -> None:
+        import_module(f"syncless.patches.{module}").patch(patcher)
+
+    return patch
+
+
+def _libraries() -> Any:
+    return import_module("syncless.patches.libraries")
+
+
+def native_stats() -> dict[str, int]:
+    """How often calls of the patched C libraries have parked, or waited in libc, and why, by name."""
+    found: dict[str, int] = _libraries().native_stats()
+    return found
 
 
 def _may_be_left_out(error: Exception) -> bool:
@@ -49,7 +76,7 @@ AREAS: dict[str, Callable[[Patcher], None]] = {
     "time": _function("clock"),
     "socket": _function("sockets"),
     "dns": _function("sockets", "patch_names"),
-    "ssl": _function("tls"),
+    "ssl": _function("tls", of="ssl"),
     "select": _function("polling"),
     "asyncio": _function("eventloops"),
     "thread": _function("threads"),
@@ -60,12 +87,12 @@ AREAS: dict[str, Callable[[Patcher], None]] = {
     "filelocks": _function("filelocks"),
     "input": _function("terminal"),
     "system": _function("system"),
-    "sqlite3": _function("sqlite"),
+    "sqlite3": _function("sqlite", of="sqlite3"),
     "multiprocessing": _function("multiprocess"),
     "drivers": _function("drivers"),
     "kdf": _function("kdf"),
-    "cpu": _function("cpu"),
-    "native": _function("libraries"),
+    "cpu": _on_request("cpu"),
+    "native": _on_request("libraries"),
 }
 """The areas that can be patched, in the order of patch_all()."""
 
@@ -99,7 +126,7 @@ def patch_all(
         choice["native"] = native
     else:
         for name in [native] if isinstance(native, str) else native:
-            named[libraries.area_of(name)] = libraries.patch_one(name)
+            named[_libraries().area_of(name)] = _libraries().patch_one(name)
     for area, chosen in choice.items():
         if area not in AREAS:
             raise TypeError(_unknown(area))
@@ -202,9 +229,9 @@ def patch_native(*names: str) -> list[Change]:
     """
     wanted = {}
     for name in names:
-        wanted[libraries.area_of(name)] = libraries.patch_one(name)
+        wanted[_libraries().area_of(name)] = _libraries().patch_one(name)
     new = _registry.apply(wanted or {"native": AREAS["native"]})
-    libraries.look()
+    _libraries().look()
     return [change for change in _registry.changes() if change.area in new]
 
 

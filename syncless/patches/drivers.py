@@ -12,9 +12,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-from syncless.patches import grpc, mysql, pools, psycopg2, queries
 from syncless.patches.offload import patch_names
-from syncless.patches.registry import Patcher, when_imported
+from syncless.patches.registry import Patcher, later, when_imported
 from syncless.tools.offloading import Offload
 
 IN_THREADS = (
@@ -69,6 +68,20 @@ def _engineio(patcher: Patcher, base_server: Any) -> None:
     patcher.member(server, "async_modes", async_modes, "prefers gevent and eventlet where they are installed")
 
 
+OURS = (
+    ("psycopg2.extensions", "psycopg2", "patch"),
+    ("psycopg.connection", "queries", "psycopg"),
+    ("psycopg_pool.pool", "pools", "psycopg_pool"),
+    ("redis.connection", "pools", "redis"),
+    ("httpcore._sync.connection_pool", "pools", "httpcore"),
+    ("pg8000.core", "queries", "pg8000"),
+    ("pymysql.connections", "mysql", "pymysql"),
+    ("MySQLdb.connections", "mysql", "mysqlclient"),
+    ("grpc._cython.cygrpc", "grpc", "patch"),
+)
+"""Module of a driver, and the function of ours that changes it."""
+
+
 def _eventlet(patcher: Patcher, hubs: Any) -> None:
     def get_default_hub() -> Any:
         return importlib.import_module("syncless.contrib.eventlet")
@@ -80,15 +93,8 @@ def patch(patcher: Patcher) -> None:
     for name in IN_THREADS:
         patch_names(patcher, name, _pool, "waits in C")
     when_imported(patcher, "eventlet.hubs", _eventlet)
-    when_imported(patcher, "psycopg2.extensions", psycopg2.patch)
+    for name, module, function in OURS:
+        when_imported(patcher, name, later(f"syncless.patches.{module}", function))
     when_imported(patcher, "psycopg.waiting", _psycopg)
-    when_imported(patcher, "psycopg.connection", queries.psycopg)
-    when_imported(patcher, "psycopg_pool.pool", pools.psycopg_pool)
-    when_imported(patcher, "redis.connection", pools.redis)
-    when_imported(patcher, "httpcore._sync.connection_pool", pools.httpcore)
-    when_imported(patcher, "pg8000.core", queries.pg8000)
-    when_imported(patcher, "pymysql.connections", mysql.pymysql)
-    when_imported(patcher, "MySQLdb.connections", mysql.mysqlclient)
-    when_imported(patcher, "grpc._cython.cygrpc", grpc.patch)
     when_imported(patcher, "confluent_kafka.cimpl", _kafka)
     when_imported(patcher, "engineio.base_server", _engineio)

@@ -19,7 +19,6 @@ import greenlet  # type: ignore[import-untyped]
 from syncless._core.cpython.features import THREAD_HAS_CURRENT_TASK
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import current, directly
-from syncless.patches.libraries import patch_where_possible
 from syncless.patches.registry import Patcher, when_imported
 from syncless.tools.otherhubs import watch_hubs
 from syncless.tools.runningloop import note_of_running_loop, swap_current_task
@@ -121,7 +120,7 @@ def _run_in_real_threads(patcher: Patcher, base_events: Any) -> None:
 
 def _let_uvloop_park(patcher: Patcher, module: Any) -> None:
     """Its loop waits in C, for tasklets among others: the threads of its executor are some."""
-    patch_where_possible("uvloop", patcher)
+    importlib.import_module("syncless.patches.libraries").patch_where_possible("uvloop", patcher)
 
 
 def _warn_of_early_uvloop() -> None:

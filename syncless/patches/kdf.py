@@ -8,7 +8,6 @@ always take longer. All of them release the GIL but crypt.crypt, so the C librar
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import re
 from collections.abc import Callable
@@ -131,10 +130,14 @@ def _crypt(patcher: Patcher, module: Any) -> None:
     patcher.rebind(module, "crypt", crypt, WHY)
 
 
+def _hashlib(patcher: Patcher, module: Any) -> None:
+    patcher.rebind(module, "pbkdf2_hmac", _long(module.pbkdf2_hmac, _short_pbkdf2), WHY)
+    if hasattr(module, "scrypt"):
+        patcher.rebind(module, "scrypt", _long(module.scrypt, _short_scrypt), WHY)
+
+
 def patch(patcher: Patcher) -> None:
-    patcher.rebind(hashlib, "pbkdf2_hmac", _long(hashlib.pbkdf2_hmac, _short_pbkdf2), WHY)
-    if hasattr(hashlib, "scrypt"):
-        patcher.rebind(hashlib, "scrypt", _long(hashlib.scrypt, _short_scrypt), WHY)
+    when_imported(patcher, "hashlib", _hashlib)
     when_imported(patcher, "_crypt", _crypt)
     when_imported(patcher, "bcrypt", _bcrypt)
     when_imported(patcher, "argon2.low_level", _argon2)

@@ -54,7 +54,7 @@ class Preemption:
         self._last = (0, 0)
         """The number of the tasklet that ran at the last signal, and how often it had gone on until then."""
         self._is_over = False
-        at_fork(in_child=self._forget)
+        at_fork(at_first_use=self._forget)
         atexit.register(self._end)
 
     def start(self) -> None:

@@ -17,7 +17,6 @@ import contextlib
 import errno
 import functools
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -28,7 +27,7 @@ from syncless._core.calls.threads import run_in_thread
 from syncless._core.cpython.features import FORK_EXEC_ASKS_FOR_VFORK
 from syncless._core.cpython.functions import original_of
 from syncless._core.current import give_way, wait_readable
-from syncless.patches.registry import Patcher
+from syncless.patches.registry import Patcher, when_imported
 
 _stat, _open, _close = FileFunction(os.stat), OpenFunction(os.open), DescriptorFunction(os.close)
 _fork_exec: Any = original_of(_posixsubprocess.fork_exec)
@@ -295,8 +294,12 @@ _ACTIONS = {
 }
 
 
+def _subprocess(patcher: Patcher, module: Any) -> None:
+    patcher.member_of_module(module, "_USE_POSIX_SPAWN", False, "waits until a program has been read")
+
+
 def patch(patcher: Patcher) -> None:
-    patcher.member_of_module(subprocess, "_USE_POSIX_SPAWN", False, "waits until a program has been read")
+    when_imported(patcher, "subprocess", _subprocess)
     patcher.rebind(_posixsubprocess, "fork_exec", fork_exec, "waits until a program has been read")
     for name in ("posix_spawn", "posix_spawnp"):
         if hasattr(os, name):

@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import wraps
+from importlib import import_module
 from types import BuiltinFunctionType, MethodDescriptorType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
@@ -180,8 +181,14 @@ class Globals:
                 own = names.get("__name__")
                 if isinstance(own, str) and own.partition(".")[0] == "syncless":
                     continue
+                if wanted.keys().isdisjoint(map(id, list(names.values()))):
+                    continue
                 for name, value in [item for item in list(names.items()) if id(item[1]) in wanted]:
                     names[name] = wanted[id(value)][1]
+
+
+METHODS = BuiltinFunctionType, *BuiltinFunctionType.__subclasses__()
+"""The classes of bound methods of C. Nobody else can make one."""
 
 
 def _member_of(kind: type, name: str) -> Any:
@@ -219,7 +226,7 @@ class Methods:
                 change_builtin_back(method)
         self._changed.clear()
         for each in gc.get_objects() if self._members else ():
-            if issubclass(type(each), BuiltinFunctionType) and each.__name__ in self._members:
+            if type(each) in METHODS and each.__name__ in self._members:
                 owner = each.__self__
                 if owner is None or isinstance(owner, (ModuleType, type)):
                     continue
@@ -377,6 +384,15 @@ def instances_of(kind: type[T]) -> list[T]:
     return [found for found in gc.get_referrers(*classes) if type(found) in classes]
 
 
+def later(module: str, name: str) -> Callable[[Patcher, Any], None]:
+    """A change for when_imported(): a function of a module of ours, which is imported then."""
+
+    def change(patcher: Patcher, found: Any) -> None:
+        getattr(import_module(module), name)(patcher, found)
+
+    return change
+
+
 def when_imported(
     patcher: Patcher,
     name: str,
@@ -386,10 +402,14 @@ def when_imported(
     """Calls change(patcher, module) now, or when the module is first imported. It is executed inside
     `around`."""
 
+    ahead = True
+
     def change_now(module: Any) -> None:
         change(patcher, module)
-        patcher.rebind_now()
+        if not ahead:  # else the registry does it, for all areas at once
+            patcher.rebind_now()
 
     take_back = when_executed(name, change_now, around)
+    ahead = False
     if take_back is not None:
         patcher.at_undo(take_back)

@@ -11,7 +11,6 @@ curses waits in C too, and may already hold keys that it has read, so it waits i
 from __future__ import annotations
 
 import builtins
-import ctypes
 import functools
 import sys
 from collections.abc import Callable
@@ -53,6 +52,8 @@ def cooperative_input(prompt: Any = "", /) -> str:
         sys.stdout.flush()
         readline = sys.modules.get("readline")
         if readline is not None:
+            import ctypes
+
             library = ctypes.CDLL(readline.__file__)
             if hasattr(library, "rl_callback_handler_install"):
                 sys.audit("builtins.input", prompt)
@@ -70,6 +71,8 @@ def _key_by_key(library: Any, readline: Any, prompt: str) -> str:
     input."""
     encoding = sys.stdin.encoding
     lines: list[bytes | None] = []
+    import ctypes
+
     free = ctypes.CDLL(None).free
     free.argtypes = [ctypes.c_void_p]
 

@@ -23,7 +23,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from syncless._core.calls.threads import start_os_thread, thread_count
-from syncless._core.cpython.forkhooks import at_fork
+from syncless._core.cpython.forkhooks import at_fork, look
 from syncless._core.cpython.functions import class_of, original_of
 from syncless._core.cpython.threadlocal import separate_thread_locals
 from syncless._core.current import current, may_park
@@ -111,11 +111,12 @@ def _begin_child() -> None:
         _preemption.start()
 
 
-at_fork(in_child=_begin_child)
+at_fork(at_first_use=_begin_child)
 
 
 def unended() -> list[str]:
     """The names of the threads that are tasklets, but for this one."""
+    look()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     me = this_tasklet()
     return sorted(names.get(id(each)) or repr(each) for each in running if each is not me)
@@ -196,6 +197,7 @@ def start_new_thread(
         return int(_start_os_thread(function, args, kwargs or {}))
     no_variables = Context()  # as in a new OS thread
     tasklet = as_thread(no_variables.run(spawn, _body, function, args, kwargs or {}))
+    look()
     if not running:
         _preemption.start()
     running.add(tasklet)
@@ -278,6 +280,7 @@ def join_handle(self: Any, timeout: float | None = None) -> None:
     if cannot_wait or timeout == 0 or not may_park() or sys.is_finalizing():
         _join_handle(self, timeout)
         return
+    look()
     ended = _ends.get(id(self))
     if ended is None:
         ended = _ends[id(self)] = Event()
@@ -285,7 +288,7 @@ def join_handle(self: Any, timeout: float | None = None) -> None:
     ended.wait(None if waits else timeout)
 
 
-at_fork(in_child=_ends.clear)  # the waiting OS threads are the parent's
+at_fork(at_first_use=_ends.clear)  # the waiting OS threads are the parent's
 
 
 class ThreadHandle:

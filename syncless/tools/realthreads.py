@@ -19,7 +19,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from syncless._core.allowance import processors
 from syncless._core.calls.threads import ThreadPool
-from syncless._core.cpython.forkhooks import at_fork
+from syncless._core.cpython.forkhooks import at_fork, look
 from syncless._core.current import may_park
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
@@ -121,6 +121,7 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """The future of fn(*args, **kwargs) in a thread. RuntimeError after shutdown()."""
+        look()
         if self._refusal is not None:
             raise self._refusal.with_traceback(None)
         call = _Call(self, partial(fn, *args, **kwargs))
@@ -136,6 +137,7 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """No more calls are taken. Waits for the ones that were, or cancels those that have not begun."""
+        look()
         if self._refusal is None:
             self._refusal = RuntimeError("cannot schedule new futures after shutdown")
         if cancel_futures:
@@ -190,4 +192,4 @@ def _after_fork_in_child() -> None:
 
 
 atexit.register(_at_exit)
-at_fork(in_child=_after_fork_in_child)
+at_fork(at_first_use=_after_fork_in_child)

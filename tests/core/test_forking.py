@@ -124,3 +124,58 @@ os.waitpid(child, 0)
     told = run_python(program).splitlines()
     assert told[:2] == ["second", "here"]
     assert sorted(told[2:]) == ["child", "here", "here", "parent"]
+
+
+def test_a_child_that_does_not_wait_has_no_descriptors_of_its_own_and_wakes_nobody():
+    program = """
+import os, signal, sys
+import syncless
+from syncless._core.cpython.forkhooks import at_fork, look
+
+syncless.sleep(0.001)
+calls = []
+at_fork(at_first_use=lambda: calls.append("used"))
+
+def polls():
+    found = 0
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found += os.readlink(f"/proc/self/fd/{fd}").startswith("anon_inode:[event")
+        except OSError:
+            pass
+    return found
+
+child = os.fork()
+if not child:
+    told = [polls(), signal.set_wakeup_fd(-1), len(calls)]
+    syncless.sleep(0.001)
+    told += [polls(), signal.set_wakeup_fd(-1) >= 0]
+    look()
+    look()
+    told.append(len(calls))
+    if os.fork() == 0:
+        os.write(1, repr([*told, polls()]).encode() + b"\\n")
+        os._exit(0)
+    os.wait()
+    os._exit(0)
+os.waitpid(child, 0)
+syncless.sleep(0.001)
+print(polls(), signal.set_wakeup_fd(-1) >= 0, calls)
+"""
+    assert run_python(program) == "[0, -1, 0, 1, True, 1, 0]\n1 True []\n"
+
+
+def test_what_a_child_has_not_used_is_set_right_before_its_end():
+    program = """
+import atexit, os
+import syncless
+from syncless._core.cpython.forkhooks import at_fork
+
+atexit.register(lambda: os.write(1, b"end\\n"))
+at_fork(at_first_use=lambda: os.write(1, b"used\\n"))
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+    os._exit(0)
+"""
+    assert run_python(program) == "used\nend\n"

@@ -142,7 +142,7 @@ def test_an_area_that_fails_leaves_nothing(monkeypatch):
 
 
 def test_the_table_names_everything():
-    done = run_unchecked("from syncless.patches import *; patch_all(); print(describe())")
+    done = run_unchecked("import ssl; from syncless.patches import *; patch_all(); print(describe())")
     for target in (
         "time.sleep",
         "socket.socket.recv",
@@ -153,6 +153,28 @@ def test_the_table_names_everything():
     ):
         assert target in done.stdout
     assert not done.stderr and set(patches.__all__) >= {f"patch_{area}" for area in patches.AREAS}
+
+
+def test_the_table_tells_of_modules_that_are_changed_when_they_are_imported():
+    done = run_unchecked("""
+from syncless.patches import describe, patch_all, unpatch
+patch_all()
+def rows(area):
+    return [line.split(maxsplit=3)[1:] for line in describe().splitlines() if line.startswith(area + " ")]
+assert rows("ssl") == rows("sqlite3") == [["-", "-", "is not loaded yet"]], describe()
+import hashlib, sqlite3, ssl, subprocess
+for area, target in (
+    ("ssl", "ssl.SSLSocket.read"),
+    ("sqlite3", "sqlite3.Connection.commit"),
+    ("kdf", "hashlib.pbkdf2_hmac"),
+    ("subprocess", "subprocess._USE_POSIX_SPAWN"),
+):
+    assert target in [row[0] for row in rows(area)], (target, describe())
+ours = ssl.SSLSocket.read, ssl.SSLContext.load_cert_chain, sqlite3.Connection.commit
+unpatch()
+assert not {*ours} & {ssl.SSLSocket.read, ssl.SSLContext.load_cert_chain, sqlite3.Connection.commit}
+""")
+    assert done.returncode == 0 and not done.stderr, done.stderr
 
 
 def test_process_is_not_patched():

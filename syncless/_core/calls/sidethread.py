@@ -15,7 +15,7 @@ import select
 from collections.abc import Callable, Sequence
 
 from syncless._core.calls.threads import new_os_lock, start_thread, wait_until_left
-from syncless._core.cpython.forkhooks import at_fork
+from syncless._core.cpython.forkhooks import at_fork, look
 
 _poll = select.poll  # before a patch replaces it
 
@@ -42,11 +42,13 @@ class SideThread:
         self._life: _Life | None = None
 
     def start(self) -> None:
+        look()
         _started.add(self)
         self.go_on()
 
     def stop(self) -> bool:
         """Ends it after the present step. Returns whether it has ended, for which it waits PATIENCE."""
+        look()
         _started.discard(self)
         return self.rest()
 
@@ -173,4 +175,4 @@ def _after_fork_in_child() -> None:
 
 
 # called before the hook of the pools, which a step may use: the last one to be registered is the first
-at_fork(before=_before_fork, in_parent=_after_fork_in_parent, in_child=_after_fork_in_child)
+at_fork(before=_before_fork, in_parent=_after_fork_in_parent, at_first_use=_after_fork_in_child)

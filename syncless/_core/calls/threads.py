@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from sys import is_finalizing
 from typing import Any, ParamSpec, TypeVar
 
-from syncless._core.cpython.forkhooks import at_fork
+from syncless._core.cpython.forkhooks import at_fork, look
 from syncless._core.cpython.functions import original_of
 from syncless._core.cpython.replacing import own_function
 from syncless._core.cpython.tracing import begin_call, end_call
@@ -44,6 +44,8 @@ IDLE_SECONDS = 10.0
 
 _pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 """All that there are."""
+_used: set[ThreadPool] = set()
+"""Those that have threads, or have had some until the last fork, which looks at no others."""
 
 _starting: deque[None] = deque()
 """One for each thread that has been started and has not begun."""
@@ -170,11 +172,13 @@ class ThreadPool:
 
     def start(self, function: Callable[[], object]) -> None:
         """function() in a thread, soon. No code waits for it here: it must handle its own exceptions."""
+        look()
         self._give(_Job(function, (), {}))
 
     def end_threads(self) -> list[int]:
         """Threads end as soon as there is no call left for them. Returns the system's numbers of those that
         were idle."""
+        look()
         self._ends = True
         numbers = []
         while self._idle:
@@ -189,13 +193,14 @@ class ThreadPool:
     def _run(self, job: _Job) -> Any:
         if is_finalizing():  # no other thread runs any more
             return job.function(*job.args, **job.kwargs)
+        loop = current_loop()  # first: so begins the child of a library in C
+        look()
         try:
             self._give(job)
         except RuntimeError as error:  # Python 3.12 starts none from the beginning of its end
             if "interpreter shutdown" not in str(error):
                 raise
             return job.function(*job.args, **job.kwargs)
-        loop = current_loop()
         loop.jobs += 1
         try:
             job.done.wait()
@@ -221,6 +226,7 @@ class ThreadPool:
                 pass  # somebody else was faster
         if self._threads < self.size:
             self._threads += 1
+            _used.add(self)
             try:
                 start_thread(self._work)
             except RuntimeError:  # the system refuses
@@ -307,6 +313,7 @@ class Share:
 
     def is_free(self) -> bool:
         """Whether no call has a place, or waits for one."""
+        look()
         return self._places.value == self.size
 
     def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -315,6 +322,7 @@ class Share:
 
     def run_soon(self, seconds: float | None, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """As run(), but waits at most `seconds` for a place, and does without one then."""
+        look()
         places = self._places
         job = _Job(function, args, kwargs, places if places.acquire(timeout=seconds) else None)
         return _many._run(job)  # type: ignore[no-any-return]
@@ -342,6 +350,7 @@ def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -
 
 def thread_count() -> int:
     """The OS threads of the shared pool that there are now."""
+    look()
     return _pool._threads
 
 
@@ -363,8 +372,10 @@ _resting: list[ThreadPool] = []
 
 def _before_fork() -> None:
     numbers = []
-    for pool in list(_pools):
-        if not pool._ends:
+    for pool in list(_used):
+        if not pool._threads:
+            _used.discard(pool)
+        elif not pool._ends:
             numbers += pool.end_threads()
             _resting.append(pool)
     wait_until_left(numbers, 1.0)
@@ -378,6 +389,7 @@ def _after_fork_in_parent() -> None:
 def _after_fork_in_child() -> None:
     _after_fork_in_parent()
     _starting.clear()
+    _used.clear()
     for pool in _pools:  # their threads did not come along, and who waited for them is not here either
         pool._backlog.clear()
         pool._idle.clear()
@@ -386,4 +398,4 @@ def _after_fork_in_child() -> None:
         share._places = Semaphore(share.size)
 
 
-at_fork(before=_before_fork, in_parent=_after_fork_in_parent, in_child=_after_fork_in_child)
+at_fork(before=_before_fork, in_parent=_after_fork_in_parent, at_first_use=_after_fork_in_child)

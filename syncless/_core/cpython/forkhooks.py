@@ -7,12 +7,16 @@ would have its turn while we are still prepared for the fork. Decision: our hook
 interpreter's lists, which gc.get_referrers() finds. Price: a look at all objects, once, when syncless is
 imported. Guarded by tests/core/test_forking.py.
 
+Most children exec or end soon, and each object at which a hook looks is in a page that the child copies. So
+what is needed only by who uses a pool, a resolver or a thread waits until one calls look().
+
 A library in C that forks by itself calls no hook. The child begins when it first asks for its loop, see
 threadloop.pyx.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 from collections.abc import Callable
@@ -22,25 +26,48 @@ Hook = Callable[[], object]
 _before: list[Hook] = []
 _in_parent: list[Hook] = []
 _in_child: list[Hook] = []
+_at_first_use: list[Hook] = []
+_unused = False
+"""This process is a child in which nobody has called look()."""
 _forks = 0
 """That are under way: several threads may fork at a time."""
 
 
 def at_fork(
-    *, before: Hook | None = None, in_parent: Hook | None = None, in_child: Hook | None = None
+    *,
+    before: Hook | None = None,
+    in_parent: Hook | None = None,
+    in_child: Hook | None = None,
+    at_first_use: Hook | None = None,
 ) -> None:
     """As os.register_at_fork(), but they are called after the hooks of others before the fork, and before
-    those of others after it."""
-    for hook, hooks in ((before, _before), (in_parent, _in_parent), (in_child, _in_child)):
+    those of others after it. `at_first_use`: in the child, when look() is first called there; the caller
+    calls it before each use of what the hook sets right."""
+    for hook, hooks in (
+        (before, _before),
+        (in_parent, _in_parent),
+        (in_child, _in_child),
+        (at_first_use, _at_first_use),
+    ):
         if hook is not None:
             hooks.append(hook)
 
 
 def begin_child() -> None:
     """In the child, once, before anything of ours is used there."""
-    global _forks
+    global _forks, _unused
     _forks = 0
+    _unused = True
+    atexit.register(look)  # the last one is called first
     _call(_in_child)
+
+
+def look() -> None:
+    """Is this a child in which nothing has been set right yet?"""
+    global _unused
+    if _unused:
+        _unused = False
+        _call(_at_first_use)
 
 
 def _call(hooks: list[Hook]) -> None:
@@ -54,6 +81,7 @@ def _call(hooks: list[Hook]) -> None:
 
 def _prepare() -> None:
     global _forks
+    look()
     _forks += 1
     _call(_before[::-1])
 

@@ -316,7 +316,7 @@ def query(name: str, rdtype: str | int = "A") -> list[Any]:
     return [data.rdata() if isinstance(data, wire.Address) else data for data in found]
 
 
-at_fork(in_child=lambda: _resolver.forget_others())
+at_fork(at_first_use=lambda: _resolver.forget_others())
 
 __all__ = [
     "AddressInfo",

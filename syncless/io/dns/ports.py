@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import _socket
 import errno
-import random
+import os
 import socket
 import time
 from typing import Any
@@ -42,7 +42,6 @@ OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 Address = tuple[str, int]
 
 _open: list[Port] = []
-_random = random.SystemRandom()
 
 
 class Port:
@@ -202,13 +201,18 @@ def _port_for(server: Address) -> Port:
         return shared
 
 
+def _any(ports: list[Port]) -> Port:
+    """One that nobody can foresee. The module `random` would cost each fork, after which it seeds itself."""
+    return ports[int.from_bytes(os.urandom(4), "big") % len(ports)]
+
+
 def _shared(server: Address, loop: Loop) -> Port | None:
     if _open:
-        port = _random.choice(_open)  # usually there is one thread and one server
+        port = _any(_open)  # usually there is one thread and one server
         if port.loop is loop and port.server == server and port.error is None and port.lookups < MOST_LOOKUPS:
             return port
     ports = [port for port in _open if port.loop is loop and port.server == server and port.error is None]
-    return _random.choice([port for port in ports if port.lookups < MOST_LOOKUPS] or ports) if ports else None
+    return _any([port for port in ports if port.lookups < MOST_LOOKUPS] or ports) if ports else None
 
 
 def _after_fork_in_child() -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from syncless._core.cpython.forkhooks import look
 from syncless._core.recorder import set_purpose
 from syncless._core.wait.sync import Event
 from syncless.io.dns import wire
@@ -163,6 +164,7 @@ class Resolver:
     def lookup(self, name: str, types: tuple[int, ...]) -> list[Records]:
         """The records of an absolute name, for each of the types. NoAnswer; ValueError for an impossible
         name."""
+        look()
         key = name.lower(), types
         while True:
             now = time.monotonic()

@@ -305,4 +305,4 @@ def _after_fork_in_child() -> None:
     _connections = Semaphore(MOST_CONNECTIONS)  # the holders are the parent's tasklets
 
 
-at_fork(in_child=_after_fork_in_child)
+at_fork(at_first_use=_after_fork_in_child)

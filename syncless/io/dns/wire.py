@@ -11,7 +11,7 @@ import struct
 from typing import Any, NamedTuple
 
 from syncless._core.calls.threads import run_in_thread
-from syncless._core.cpython.forkhooks import at_fork
+from syncless._core.cpython.forkhooks import at_fork, look
 from syncless._core.wait.sync import Lock
 
 A, CNAME, SOA, PTR, AAAA = 1, 5, 6, 12, 28
@@ -27,6 +27,7 @@ def load() -> None:
     """Imports dnspython."""
     global dns
     if dns is None:
+        look()
         with _loading:
             if dns is None:
                 for module in ("dns.name", "dns.rdata", "dns.rdatatype", "dns.reversename"):
@@ -42,7 +43,7 @@ def _after_fork_in_child() -> None:
     _loading = Lock()  # its holder is a tasklet of the parent
 
 
-at_fork(in_child=_after_fork_in_child)
+at_fork(at_first_use=_after_fork_in_child)
 
 
 HEADER, RECORD, TYPE = struct.Struct("!HHHHHH"), struct.Struct("!HHIH"), struct.Struct("!HH")
