@@ -223,6 +223,8 @@ LATE_IMPORTS = {
         ("server/server.py", "syncless.server.program.running"),
         ("tools/offloading.py", "syncless.tools.realthreads"),
         ("patches/eventloops.py", "syncless.tools.realthreads"),
+        ("patches/__init__.py", "syncless.patches.libraries"),
+        ("patches/eventloops.py", "syncless.patches.libraries"),
         ("server/kinds.py", "syncless.apps.asgi.host"),
         ("server/server.py", "syncless.native.handlerthreads"),
         ("server/server.py", "syncless.http.http2.session"),

@@ -105,7 +105,7 @@ def test_arguments_are_checked():
     with pytest.raises(TypeError, match="must be a number"):
         Server(plain(), backlog="5")
     with pytest.raises(ValueError, match="invalid address"):
-        Server(plain(), bind="nonsense")
+        Server(plain(), bind="non sense")
     with pytest.raises(TypeError, match="cannot serve 5"):
         serve(5)
     with pytest.raises(OSError, match=r"localhost:80: .*; a host and its port are two arguments"):
