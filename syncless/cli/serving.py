@@ -114,10 +114,10 @@ def _check(options: argparse.Namespace, application: Any, settings: dict[str, An
     server = Server(nothing_yet, **settings)
     with admitted():
         configure(options.logging, None if privileges is None else privileges.ids)
+    Patching(options.patch)()  # before it is another user, who may be unable to read our files
     if privileges is not None:
         privileges.drop()
         admit()
-    Patching(options.patch)()
     as_host(application)
     if native:
         server.handle_natively(native, threads)

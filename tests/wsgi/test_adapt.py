@@ -57,12 +57,12 @@ def test_unknown_application_names_are_reported(name, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--bind", "nonsense"], "invalid address"),
+        (["--bind", "non sense"], "invalid address"),
         (["--bind", "127.0.0.1:70000"], "invalid address"),
         (["--limit", "nonsense=1"], "unknown limit 'nonsense'; --help-all lists all limits"),
         (["--limit", "head_second=1"], "unknown limit 'head_second'; did you mean head_seconds"),
         (["--limit", "head_seconds"], "write NAME=VALUE, for example idle_seconds=75"),
-        (["--limit", "backlog=x"], "'x' is not a number"),
+        (["--limit", "backlog=x"], "write a whole number, not 'x'"),
         (["--limit", "backlog=-1"], "must be positive"),
         (["--nonsense"], "there is no option --nonsense"),
         (["--chdir", "/no/such/directory"], "/no/such/directory"),
