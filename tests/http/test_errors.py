@@ -133,7 +133,7 @@ def test_configured_logger_gets_the_entries(folder, workers):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ('logging = "yes"\n', "syncless.toml: logging: write a table, not 'yes'"),
+        ('logging = "yes"\n', "syncless.toml:1: logging: write a table, not 'yes'"),
         (
             '[logging.handlers.file]\nclass = "no.such.Handler"\n',
             "logging cannot be configured: Unable to configure handler 'file'",
