@@ -57,6 +57,7 @@ NATIVE = {
     "syncless._core.bytecodes": [],
     "syncless._core.tasklet": [],
     "syncless._core.handling": [],
+    "syncless._core.prompt": [],
     "syncless._core.recorder": [],
     "syncless._core.timeout": [],
     "syncless._core.wait.sync": [],

@@ -221,6 +221,7 @@ LATE_IMPORTS = {
         ("server/server.py", "syncless.server.lanes.standby"),
         ("server/server.py", "syncless.http.log.slowrequests"),
         ("server/server.py", "syncless.server.program.running"),
+        ("server/server.py", "syncless.server.program.blocking"),
         ("tools/offloading.py", "syncless.tools.realthreads"),
         ("patches/eventloops.py", "syncless.tools.realthreads"),
         ("patches/__init__.py", "syncless.patches.libraries"),

@@ -174,9 +174,13 @@ def parse(arguments: list[str]) -> Chosen:
                 "--reload cannot be combined with --preload: "
                 "a module imported before the workers start cannot be reloaded"
             )
-        if importlib.util.find_spec("watchfiles") is None:
-            parser.error("--reload needs watchfiles: pip install 'syncless[reload]'")
         options.workers = options.workers or 1
+    for name in ("reload", "reload_certificates"):
+        if vars(options)[name] and importlib.util.find_spec("watchfiles") is None:
+            word = f"--{name.replace('_', '-')}"
+            parser.error(f"{word} needs watchfiles: pip install 'syncless[reload]'")
+    if options.reload_certificates and not (options.certfile or options.certificates):
+        parser.error("--reload-certificates needs a certificate: --certfile FILE, or --certificate NAME=CERT")
     options.patch = options.patch and (dict(options.areas) or True)
     if options.factory and options.application and not options.application.endswith(")"):
         if ":" not in options.application:

@@ -504,8 +504,8 @@ TABLE = {  # heading -> rows
             "`--ssl-certfile`, `--ssl-keyfile`, `--ssl-keyfile-password`",
             "`--ssl-certificate`, `--ssl-keyfile`, `--ssl-keyfile-password`",
             "`--tls-cert`, `--tls-key`, `--keyfile-password`",
-            "`--certfile`, `--keyfile`, `--key-password-file`; by name: `--certificate`; `--plain-http` on "
-            "the same port"),
+            "`--certfile`, `--keyfile`, `--key-password-file`; by name: `--certificate`; "
+            "`--reload-certificates`; `--plain-http` on the same port"),
         Row("versions", "`--ssl-version`", "`--ssl-version`", "`--ssl-protocol-min`", "",
             "`--tls-minimum`"),
         Row("ciphers", "`--ciphers`", "`--ssl-ciphers`", "", "`--tls-ciphers`",

@@ -1,5 +1,5 @@
-"""``--reload``: a process beside the master watches files and sends it SIGHUP when one changes, so that new
-workers replace the old ones.
+"""``--reload`` and ``--reload-certificates``: a process beside the master watches files and sends it SIGHUP
+when one changes, so that new workers replace the old ones, or the certificates are read again.
 
 That process is watching.py. It is separate because the master forks, which a process with threads should not
 do.
@@ -25,12 +25,13 @@ PAUSE_SECONDS = 0.05
 
 
 @contextlib.contextmanager
-def watched(paths: list[str]) -> Iterator[None]:
-    """Watches as long as the block lasts, and from before it begins: no change that comes after a file was
-    imported is missed. A change sends SIGHUP. OSError if a path does not exist."""
+def watched(paths: list[str], what: str = "code") -> Iterator[None]:
+    """Watches files as long as the block lasts, and from before it begins: no change that comes after a file
+    was imported is missed. A change sends SIGHUP. ``what``: "code", below these paths, too; or
+    "certificates", whose files they are. OSError if a path does not exist."""
     for path in paths:
         os.stat(path)
-    command = [sys.executable, "-m", "syncless.cli.watching", str(os.getpid()), *paths]
+    command = [sys.executable, "-m", "syncless.cli.watching", what, str(os.getpid()), *paths]
     previous = signal.signal(signal.SIGHUP, lambda number, frame: None)  # nothing has been imported yet
     watcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert watcher.stdout is not None

@@ -7,6 +7,7 @@ application is wrong, 3 if no worker could start.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import gc
 import io
@@ -85,11 +86,14 @@ def serve_command(arguments: list[str]) -> int:
         serve, application, **{**arguments_of(options, PROGRAM), "chdir": chdir}, **settings
     )
     try:
-        if options.reload:
-            with watched(options.reload_path):
+        with contextlib.ExitStack() as watchers:
+            if options.reload_certificates:
+                watchers.enter_context(watched(certificates_of(options), "certificates"))
+            if options.reload:
+                watchers.enter_context(watched(options.reload_path))
                 until_it_starts(run)
-        else:
-            run()
+            else:
+                run()
     except WorkersFailed as error:
         print(f"syncless: {error}", file=sys.stderr)
         return 3
@@ -176,6 +180,13 @@ def arguments_of(options: argparse.Namespace, where: str) -> dict[str, Any]:
             value = dict(value) if option.default == {} else value
             arguments[option.name] = True if value is not None and value == option.bare else value
     return arguments
+
+
+def certificates_of(options: argparse.Namespace) -> list[str]:
+    """The files that SIGHUP reads again."""
+    others = [files for _, files in options.certificates]
+    named = [file for files in others for file in ([files] if isinstance(files, str) else files)]
+    return [file for file in (options.certfile, options.keyfile, options.client_ca, *named) if file]
 
 
 def _first_line(path: str) -> str:

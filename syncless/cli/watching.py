@@ -1,7 +1,9 @@
-"""``python -m syncless.cli.watching PID PATH ...``: the process that ``--reload`` starts beside the master.
+"""``python -m syncless.cli.watching code|certificates PID PATH ...``: the process that ``--reload`` and
+``--reload-certificates`` start beside the master.
 
-It watches the working directory for Python and TOML files, and further paths for any file, and sends SIGHUP
-to the master when one changes. Needs watchfiles. It is a program, which nothing imports.
+For code it watches the working directory for Python and TOML files, and further paths for any file. Of
+certificates it watches the folders of the files, whose names may be symbolic links that are put elsewhere. It
+sends SIGHUP to the master when one changes. Needs watchfiles. It is a program, which nothing imports.
 """
 
 from __future__ import annotations
@@ -45,12 +47,39 @@ def forget_bytecode(path: str) -> None:
             place.unlink()
 
 
+def look(path: str) -> tuple[int, ...]:
+    """What differs when a file, or the link to it, has been replaced or written; () if there is none."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return ()
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
+
+
+def watch_certificates(master: int, paths: list[str]) -> None:
+    """A certificate and its key are often replaced one after the other: it waits for a second in which no
+    file of their folders changes."""
+    from watchfiles import watch
+
+    seen = {path: look(path) for path in paths}
+    folders = sorted({os.path.dirname(os.path.abspath(path)) for path in paths})
+    options: dict[str, Any] = {"rust_timeout": LOOK_MILLISECONDS, "yield_on_timeout": True, "step": 1000}
+    begun = Begun(folders)
+    for _ in watch(*folders, raise_interrupt=False, stop_event=begun, watch_filter=None, **options):
+        if os.getppid() != master:
+            return
+        found = {path: look(path) for path in paths}
+        changed = [path for path in paths if found[path] != seen[path]]
+        if changed and all(found.values()):  # else one is being replaced
+            seen = found
+            complain(f"{', '.join(changed)} changed: reloading the certificates")
+            os.kill(master, signal.SIGHUP)
+
+
 def main(master: int, paths: list[str]) -> None:
     from watchfiles import watch  # the process is only for this
 
     here = os.getcwd()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its master ends it
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     begun = Begun([here, *paths])
     options: dict[str, Any] = {"rust_timeout": LOOK_MILLISECONDS, "yield_on_timeout": True}
     for changes in watch(here, *paths, raise_interrupt=False, stop_event=begun, **options):
@@ -70,4 +99,6 @@ def main(master: int, paths: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its master ends it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    (watch_certificates if sys.argv[1] == "certificates" else main)(int(sys.argv[2]), sys.argv[3:])

@@ -5,7 +5,8 @@ Without the readline module the terminal's driver edits the line, and nothing ca
 complete. With readline the library edits it and waits in C for each key. So its callback interface is used
 here, one key at a time.
 
-curses waits in C too, and may already hold keys that it has read, so it waits in a thread.
+curses waits in C too, and may already hold keys that it has read, so it waits in a thread. The prompt of
+``python`` calls a hook while it waits (_core/prompt.pyx).
 """
 
 from __future__ import annotations
@@ -131,3 +132,14 @@ def _curses(patcher: Patcher, module: Any) -> None:
 def patch(patcher: Patcher) -> None:
     when_imported(patcher, "_curses", _curses)
     patcher.rebind(builtins, "input", cooperative_input, "waits for a key")
+    if (hasattr(sys, "ps1") or sys.flags.interactive) and _edits():
+        from syncless._core import prompt
+
+        if prompt.install(_wait_for_key):
+            patcher.at_undo(prompt.remove)
+
+
+def _wait_for_key() -> None:
+    """While the prompt of ``python`` waits for a line."""
+    if may_use_threads():
+        wait_readable(STDIN)

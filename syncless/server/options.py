@@ -296,6 +296,9 @@ OPTIONS = {  # heading -> options
         Option("ssl_context", None, word=None,
             type="ssl.SSLContext | Callable[[], ssl.SSLContext] | None", call=
             "instead of all these, an SSLContext or a callable that makes one"),
+        Option("reload_certificates", False, where=COMMAND, text=
+            "read the certificates again when one of their files changes, as SIGHUP does (needs "
+            "syncless[reload])"),
         Option("plain_http", False, text="also answer plain HTTP on the HTTPS port"),
         Option("http2", "tls", choices=PROTOCOLS, text=
             "speak HTTP/2 with clients that ask for it in the TLS handshake (tls, the default), also with "

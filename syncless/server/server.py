@@ -7,6 +7,7 @@ http/connection.pyx, which do the work while it serves; program/, which makes a 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from socket import AF_UNIX
@@ -258,6 +259,9 @@ class Server:
         self._process = os.getpid()
         self._stopped.clear()
         self._hurried = False  # not in stop(), before which a second signal may come
+        if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+            blocking = import_module("syncless.server.program.blocking")
+            blocking.warn_at_prompt(lambda: self.backlog()[0], lambda: bool(self._opened))
         return self
 
     def application_at(self, address: Any) -> Application:

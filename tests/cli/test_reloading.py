@@ -1,14 +1,17 @@
 """--reload, as a developer meets it: a file is saved, the next answer is the new code's."""
 
 import os
+import re
 import shutil
 import signal
+import ssl
 import subprocess
 import urllib.error
 import urllib.request
 
 import pytest
 
+from tests.authority import Authority
 from tests.cli.test_loading import command, environment
 from tests.waiting import eventually
 
@@ -37,12 +40,12 @@ ONE = APP.format(answer="one")
 class Developed:
     """A server with --reload, whose output goes to a file."""
 
-    def __init__(self, folder, *arguments):
+    def __init__(self, folder, *arguments, reload=True):
         self.folder = folder
         self.output = folder / "output.txt"
         bytecode = {**environment(), "PYTHONDONTWRITEBYTECODE": ""}  # is written, as a developer's is
         with self.output.open("w") as output:
-            line = command("--reload", "--bind", "127.0.0.1:0", *arguments, "hello:app")
+            line = command(*["--reload"] * reload, "--bind", "127.0.0.1:0", *map(str, arguments), "hello:app")
             self.process = subprocess.Popen(
                 line, cwd=folder, env=bytecode, stdout=output, stderr=subprocess.STDOUT
             )
@@ -192,3 +195,52 @@ def test_path_that_cannot_be_watched_is_reported(tmp_path, arguments, message):
     line = command("--reload", *arguments, "hello:app", "--bind", "127.0.0.1:0")
     done = subprocess.run(line, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
     assert done.returncode in (1, 2) and message in done.stderr and "Traceback" not in done.stderr
+
+
+# -- certificates --
+
+
+def shown(server):
+    """The certificate that the server shows to a new client."""
+    port = int(re.search(r"https://127\.0\.0\.1:(\d+)/", server.said)[1])
+    return ssl.get_server_certificate(("127.0.0.1", port), timeout=60).strip()
+
+
+@pytest.mark.parametrize("how", ["linked anew", "written over"])
+def test_new_certificate_is_shown_without_a_signal(tmp_path, how):
+    """Linked as certbot does it: fullchain.pem and privkey.pem are symbolic links."""
+    live = tmp_path / "live"
+    live.mkdir()
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "hello.py").write_text(ONE)
+    authority = Authority(tmp_path / "archive")
+    first, second = (authority.files(name) for name in ("first", "second"))
+    names = [live / "fullchain.pem", live / "privkey.pem"]
+    for name, file in zip(names, first, strict=True):
+        name.symlink_to(file)
+    options = ("--reload-certificates", "--certfile", names[0], "--keyfile", names[1])
+    server = Developed(tmp_path, *options, reload=False)
+    try:
+        assert eventually(lambda: "https://" in server.said)
+        old = shown(server)
+        for name, file in zip(names, second, strict=True):
+            if how == "linked anew":
+                (live / "new").symlink_to(file)
+                (live / "new").replace(name)
+            else:
+                shutil.copyfile(file, name)
+        assert eventually(lambda: "changed: reloading the certificates" in server.said)
+        assert eventually(lambda: shown(server) != old)
+    finally:
+        server.process.terminate()
+        assert server.process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [("", "--reload-certificates needs a certificate: --certfile FILE, or --certificate")],
+)
+def test_watching_without_certificates_is_refused(tmp_path, options, said):
+    line = command("--reload-certificates", *options.split(), "hello:app")
+    done = subprocess.run(line, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and said in done.stderr

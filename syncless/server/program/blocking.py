@@ -3,9 +3,13 @@ none. The patch itself is given by the caller of the program."""
 
 from __future__ import annotations
 
+import _thread
 import sys
+import time
 from collections.abc import Callable
 
+from syncless._core.calls.threads import start_os_thread
+from syncless._core.cpython.functions import original_of
 from syncless.debug import Watchdog
 from syncless.http.log.errorlog import warn
 
@@ -49,6 +53,40 @@ def warn_of_blocking_modules() -> None:
             f"the application has imported {', '.join(found)}: while a call of it waits, all requests wait. "
             f"To avoid that, {CURE}."
         )
+
+
+LOOK_SECONDS = 1.0
+_sleep = original_of(time.sleep)
+get_ident = original_of(_thread.get_ident)
+
+
+def warn_at_prompt(waiting: Callable[[], int], serves: Callable[[], bool]) -> None:
+    """At a prompt a server serves while the code there waits cooperatively. Tells once, with the stack, that
+    a client waits in vain: at two looks of an OS thread. ``waiting``: how many clients wait; ``serves``: as
+    long as the server does."""
+    thread = get_ident()
+
+    def look() -> None:
+        before = 0
+        while serves():
+            _sleep(LOOK_SECONDS)
+            now = waiting() if serves() else 0
+            frame = sys._current_frames().get(thread)
+            if before and now and frame is not None:
+                import traceback  # not everybody needs it
+
+                where = "".join(traceback.format_stack(frame)[-1:])
+                warn(
+                    "a client waits for this server, whose thread is held by the code at the prompt:\n"
+                    f"{where}To serve meanwhile, {CURE_AT_PROMPT}. This warning is given once."
+                )
+                return
+            before = now
+
+    start_os_thread(look, ())
+
+
+CURE_AT_PROMPT = "call syncless.patches.patch_all() first, or send the request by syncless.run_in_thread()"
 
 
 class StallWarning:
