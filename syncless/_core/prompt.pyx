@@ -5,8 +5,9 @@ patches/terminal.py, which installs it.
 
 Fact: the prompt calls the hook while it waits, in the middle of C code, and looks for signals only if one
 has interrupted its own system call; the hook has no way to tell it of Ctrl-C. Danger: KeyboardInterrupt is
-raised in the hook, where nobody can catch it, and lost. Decision: the hook returns, and the signal is sent again when
-the prompt waits by itself. Price: a thread for 20 ms for each Ctrl-C. Guarded by tests/patches/test_prompt.py.
+raised in the hook, where nobody can catch it, and lost. Decision: the hook returns, and the signal is sent
+again when the prompt waits by itself. Price: a thread for 20 ms for each Ctrl-C. Guarded by
+tests/patches/test_prompt.py.
 """
 
 from libc.stdint cimport uintptr_t
