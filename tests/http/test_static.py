@@ -570,7 +570,11 @@ def test_command_serves_files_and_says_what_is_wrong(site, tmp_path):
         return done.returncode, done.stdout + done.stderr
 
     assert told("--check")[0] == 0
-    assert told("--static", "static=x", "--check")[1].strip().endswith("--static: write /PREFIX=DIR, not 'static=x'")
+    assert (
+        told("--static", "static=x", "--check")[1]
+        .strip()
+        .endswith("--static: write /PREFIX=DIR, not 'static=x'")
+    )
     status, text = told("--static", "/s=missing", "--check")
     assert status == 2 and "missing is not a directory of static files" in text
     assert '[static]  # command line\n"/assets"' in told("--static", "/s=site", "--print-config")[1]
