@@ -61,13 +61,6 @@ class UpgradeRequired(ClientError):
     headers = (("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"))
 
 
-class WebSocketsMissing(ClientError):
-    """The client asks for a WebSocket, and the library for its frames is not installed: 501."""
-
-    status = 501
-    refusal = next(number for name, number, _, _ in refusals() if name == "WEBSOCKET_LIBRARY")
-
-
 class ClientGone(ClientError):
     """The client closed the connection or stopped reading: no response can reach it. No OSError where a wait
     for something else is ended: a driver would take it for one of its own connection, and try again."""

@@ -15,6 +15,7 @@ import builtins
 import functools
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from syncless._core.calls.files import may_use_threads
@@ -133,8 +134,7 @@ def patch(patcher: Patcher) -> None:
     when_imported(patcher, "_curses", _curses)
     patcher.rebind(builtins, "input", cooperative_input, "waits for a key")
     if (hasattr(sys, "ps1") or sys.flags.interactive) and _edits():
-        from syncless._core import prompt
-
+        prompt = import_module("syncless._core.prompt")
         if prompt.install(_wait_for_key):
             patcher.at_undo(prompt.remove)
 

@@ -213,9 +213,9 @@ cdef class ASGIApplication(Application):
                 kept = self.kept(scope, incoming.stream.fd, serial)
         if (incoming.found.websocket and incoming.found.minor
                 and is_get_request(incoming.data, incoming.found)):
-            if not self.websockets:
-                tell_missing((<Listener> incoming.listener).error_log)
-            return self.websocket(scope, incoming)
+            if self.websockets:
+                return self.websocket(scope, incoming)
+            tell_missing((<Listener> incoming.listener).error_log)
         exchange = <ASGIExchange> self.take_spare()
         if exchange is None:
             exchange = ASGIExchange(<Listener> incoming.listener, self.call, self.tasks, self.loop)

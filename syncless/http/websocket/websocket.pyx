@@ -17,9 +17,7 @@ from syncless.http.websocket.frames cimport CLOSE, CONTINUATION, PING, PONG, TEX
 
 from syncless._core.exits import TaskletExit
 from syncless._core.timeout import Timeout
-from syncless.http.errors import (
-    BadRequest, BodyTimeout, ClientGone, ConnectionLost, UpgradeRequired, WebSocketsMissing,
-)
+from syncless.http.errors import BadRequest, BodyTimeout, ClientGone, ConnectionLost, UpgradeRequired
 from syncless.http.websocket.frames import Broken
 from syncless.http.wire.wire import is_field
 
@@ -122,10 +120,7 @@ cdef class WebSocket:
             raise UpgradeRequired("only version 13 of the WebSocket protocol is supported (RFC 6455, 4.4)")
         if self.request.method != "GET":
             raise BadRequest("a WebSocket handshake must be a GET request (RFC 6455, 4.1)")
-        try:
-            self.library = importlib.import_module("syncless.http.websocket.library")
-        except ImportError:
-            raise WebSocketsMissing(NEEDED) from None
+        self.library = importlib.import_module("syncless.http.websocket.library")
         try:
             self.agreed = self.library.handshake(self.request, compression)
         except ValueError as error:

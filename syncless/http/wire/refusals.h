@@ -22,7 +22,6 @@
     ROW(CONNECT, 501, "This server is no proxy: it does not support the method CONNECT.") \
     ROW(CODING, 501, "This server supports no transfer coding but chunked.") \
     ROW(PROTOCOL, 501, "This server does not support the protocol that the request asks for.") \
-    ROW(WEBSOCKET_LIBRARY, 501, "This server cannot open WebSockets: its package websockets is not installed.") \
     ROW(BUSY, 503, "The server cannot answer this request now.") \
     ROW(TOO_MANY, 503, "Too many requests are in progress.") \
     ROW(STOPPING, 503, "The server is stopping.") \
