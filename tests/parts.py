@@ -204,7 +204,7 @@ PARTS = [
         gate=True,
         aside=True,
         after=("root", "build"),  # either makes a root
-        begins_within=180,  # it takes minutes beside others, and the gate has twenty
+        begins_within=140,  # only on a quick machine: it takes minutes beside others, and the gate has twenty
         # a landing has the commits of less than a day
         needed=f"""[ -n "$(git log --since='1 day ago' --format=%h -- {OF_USERS})" ]""",
         covers=("3.13-build", "3.13-quick", "wheel"),  # on a 3.13, from `pip install .`
