@@ -62,17 +62,25 @@ class _ChangesModule:
         module.__spec__.loader = module.__loader__ = self._loader
         with self.around():
             self._loader.exec_module(module)
-        self.change(module)
+        _executed.add(self.name)
+        try:
+            self.change(module)
+        finally:
+            _executed.discard(self.name)
 
 
 _Lazy: Any = getattr(importlib.util, "_LazyModule", ())
 """The class of a module that LazyLoader has made, until its first attribute is asked for."""
 
 
+_executed: set[str] = set()
+"""Modules that are being changed. In newer interpreters a lazy one keeps its class until that is over."""
+
+
 def loaded(name: str) -> Any:
     """The module of that name if it has been executed, else None."""
     module = sys.modules.get(name)
-    return None if issubclass(type(module), _Lazy) else module
+    return None if issubclass(type(module), _Lazy) and name not in _executed else module
 
 
 def when_executed(
