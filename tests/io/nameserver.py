@@ -11,6 +11,7 @@ import sys
 import dns.flags
 import dns.message
 import dns.rcode
+import dns.rdata
 import dns.rdataclass
 import dns.rdatatype
 import dns.reversename
@@ -18,6 +19,10 @@ import dns.rrset
 
 import syncless
 from syncless.io import socket
+
+for kind in ("A", "AAAA", "CNAME", "MX", "PTR", "SOA", "TXT"):
+    # now: where no descriptor is free an import fails, and dnspython takes the kind for unknown from then on
+    dns.rdata.get_rdata_class(dns.rdataclass.IN, dns.rdatatype.from_text(kind))
 
 ZONE = {
     "one.example.": {"A": ["192.0.2.1"]},
