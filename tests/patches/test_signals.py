@@ -327,7 +327,8 @@ from syncless.patches import patch_all
 patch_all()
 import os, signal, subprocess, sys, syncless, threading
 waiter = syncless.spawn(signal.sigwait, [signal.SIGTERM])
-syncless.sleep(0.01)    # it may give way before it waits
+while "waiting" not in str(waiter):      # it may give way before that
+    syncless.sleep(0)
 assert signal.signal(signal.SIGTERM, print) is signal.SIG_DFL and signal.getsignal(signal.SIGTERM) is print
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 child.terminate()

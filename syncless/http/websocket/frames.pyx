@@ -100,11 +100,6 @@ cdef class Frames:
         self.start = 0
         return 0
 
-    @property
-    def amid_frame(self) -> bool:
-        """Whether a part of a frame has come."""
-        return self.parser is not None
-
     cpdef bint next(self, Py_ssize_t most) except -1:
         """Whether a frame is whole that has at most `most` bytes, decompressed: `opcode`, `payload` and
         `last` are those of the next one. Broken."""
