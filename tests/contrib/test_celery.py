@@ -37,8 +37,8 @@ def meet(number):
 
 @app.task(acks_late=True)
 def wait(seconds, name):
-    open(name + ".begun", "w").close()
-    try:
+    try:  # the file is there before open() returns
+        open(name + ".begun", "w").close()
         time.sleep(seconds)
         return "waited"
     finally:

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import platform
 import socket as standard
 import subprocess
 import sys
@@ -82,6 +83,14 @@ def test_no_datagram_is_sent_with_use_vc(server, files):
     assert sorted(addresses("both")) == ["192.0.2.2", "2001:db8::2"]
     assert fails("missing.example", standard.EAI_NONAME)
     assert {transport for _, _, transport in server.asked} == {"tcp"}
+
+
+def test_only_addresses_of_ipv4_are_asked_for_with_no_aaaa(server, files):
+    files.write(resolv="nameserver 127.0.0.1\nsearch example\noptions no-aaaa timeout:1\n")
+    assert addresses("both") == ["192.0.2.2"]
+    assert fails("both", standard.EAI_NODATA, standard.AF_INET6, STREAM)
+    assert addresses("sixonly.example") == ["2001:db8::99"]  # in the hosts file
+    assert {kind for _, kind, _ in server.asked} == {"A"}
 
 
 def test_answers_to_other_questions_are_not_believed(server):
@@ -373,6 +382,14 @@ def test_the_order_of_addresses(monkeypatch):
             "nameserver 127.0.0.1\noptions timeout:5 attempts:2 ndots:3 edns0\ndomain example\n",
         ),
         ("hosts: files [NOTFOUND=return] dns\n", "nameserver 127.0.0.1\n"),
+        pytest.param(
+            "hosts: files dns\n",
+            "nameserver 127.0.0.1\nsearch corp.example example\noptions no-aaaa\n",
+            marks=pytest.mark.skipif(
+                tuple(map(int, (platform.libc_ver()[1] or "0").split("."))) < (2, 36),
+                reason="this C library does not know no-aaaa",
+            ),
+        ),
     ],
 )
 def test_as_the_c_library_answers(nsswitch, resolv, tmp_path):

@@ -165,6 +165,9 @@ class Resolver:
         """The records of an absolute name, for each of the types. NoAnswer; ValueError for an impossible
         name."""
         look()
+        if AAAA in types and self.conf.no_aaaa:  # asked for A: its answer says whether the name exists
+            [four] = self.lookup(name, (A,))
+            return [four if rdtype == A else four._replace(aliases=[], data=[]) for rdtype in types]
         key = name.lower(), types
         while True:
             now = time.monotonic()

@@ -138,6 +138,7 @@ class ResolvConf:
         self.rotate = False
         self.edns = False
         self.use_vc = False
+        self.no_aaaa = False
 
 
 _blanks = re.compile(r"[ \t]+").split
@@ -214,6 +215,7 @@ def _set_options(conf: ResolvConf, words: list[str]) -> None:
         conf.rotate = conf.rotate or word.startswith("rotate")
         conf.edns = conf.edns or word.startswith("edns0")
         conf.use_vc = conf.use_vc or word.startswith("use-vc")
+        conf.no_aaaa = conf.no_aaaa or word.startswith("no-aaaa")
 
 
 ALWAYS_KNOWN = ("localhost", "_gateway", "_outbound")
