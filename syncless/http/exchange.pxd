@@ -34,7 +34,8 @@ cdef class Upgrade:
     cdef Peer peer(self)
     cpdef bytes read(self)
     cdef bytes read_rest(self, Py_ssize_t most)
-    cdef int write_all(self, bytes data) except -1
+    cdef int make_room(self) except -1
+    cdef int write_whole(self, bytes data) except -1
 
 
 cdef class Exchange(Tasklet):

@@ -318,6 +318,16 @@ cdef class Peer:
         stream.stalled = False
         return 0
 
+    cdef int send_whole(self, const char* data, Py_ssize_t size) except -1:
+        """As send_all(), but if this is interrupted the loop sends the rest."""
+        self.append(data, size)
+        try:
+            return self.send_all(NULL, 0)
+        except BaseException:
+            if not self.is_gone() and get_loop() is self.listener.loop:
+                self.send_soon()
+            raise
+
     cdef int send_file(self, int fd, int64_t offset, int64_t count, bint slow) except -1:
         """By sendfile, if `slow` does not say that the file system does not answer at once."""
         cdef Loop loop = get_loop()

@@ -313,6 +313,72 @@ def test_frames_that_come_in_two_parts_are_whole(start, packed):
         raw.client.close()
 
 
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("failure", [syncless.Timeout, syncless.TaskletExit])
+def test_send_that_is_interrupted_leaves_no_half_of_a_message(start, packed, failure):
+    """The client reads the interrupted messages whole or not at all, and those after them."""
+    texts = [str(number) + os.urandom(1_000_000).hex() for number in range(4)]
+
+    def send(websocket, text):
+        if failure is syncless.Timeout:
+            with syncless.Timeout(1, False):
+                websocket.send(text)
+        else:
+            sender = syncless.spawn(websocket.send, text)
+            syncless.sleep(1)
+            sender.kill()
+
+    def app(environ, start_response):
+        websocket = environ["wsgi.websocket"]
+        for text in texts:
+            send(websocket, text)
+        read.set()
+        websocket.send("the last")
+        return []
+
+    read = syncless.Event()
+    server = start(app, websocket_bytes=10_000_000)
+    raw = Raw(start, server, "Sec-WebSocket-Extensions: permessage-deflate\r\n" if packed else "")
+    assert read.wait(60)
+    unpacker = zlib.decompressobj(wbits=-15)
+    received = []
+    while "the last" not in received:
+        opcode, payload = raw.receive()
+        assert opcode == 1
+        received.append((unpacker.decompress(payload + b"\0\0\xff\xff") if packed else payload).decode())
+    assert [*received[:-1]] == [text for text in texts if text in received]
+    assert received[0] == texts[0]  # it had begun
+
+
+@pytest.mark.parametrize("size", [0, 1, 16_384, 16_385, 100_000])
+def test_long_message_is_compressed_in_pieces_between_which_others_run(start, size):
+    text = os.urandom(size // 2 + 1).hex()[:size]
+    turns = []
+
+    def count():
+        while True:
+            turns[-1] += 1
+            syncless.sleep(0)
+
+    def app(environ, start_response):
+        websocket = environ["wsgi.websocket"]
+        websocket.accept()
+        for _ in range(3):
+            turns.append(0)
+            counter = syncless.spawn(count)
+            websocket.send(text)
+            counter.kill()
+        return []
+
+    raw = Raw(start, start(app), "Sec-WebSocket-Extensions: permessage-deflate\r\n")
+    unpacker = zlib.decompressobj(wbits=-15)
+    for _ in range(3):
+        opcode, payload = raw.receive()
+        assert (opcode, unpacker.decompress(payload + b"\0\0\xff\xff")) == (1, text.encode())
+    assert closed_with(raw) == 1000
+    assert min(turns) >= max(0, size - 1) // 16_384
+
+
 def test_errors_of_the_application(start):
     log = io.StringIO()
 

@@ -731,7 +731,7 @@ cdef class WebSocketExchange(ASGIExchange):
             raise WebSocketClosed("the client has left")
         pending = self.peer.pending()
         if (pending > OUT_MOST or len(data) > (OUT_MOST if pending else OUT_ALONE)
-                or self.websocket.is_sending()):
+                or not self.websocket.may_frame(data)):
             return self.later(self.websocket.send, (data,))
         frame = self.websocket.framed(data)
         self.peer.append(PyBytes_AS_STRING(frame), PyBytes_GET_SIZE(frame))

@@ -78,13 +78,22 @@ cdef class Upgrade:
             wake_all(&(<Carried> peer.owner).readers)
 
     def write(self, bytes data not None) -> None:
-        """Sends all of it, waiting while the client is slow. ClientGone."""
-        self.write_all(data)
-
-    cdef int write_all(self, bytes data) except -1:
+        """Sends all of it, waiting while the client is slow. ClientGone. If this is interrupted, part of it
+        has been sent."""
         cdef Peer peer = self.peer()
         self.exchange.response.body_sent += PyBytes_GET_SIZE(data)
-        return peer.send_all(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        peer.send_all(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    cdef int make_room(self) except -1:
+        """Waits until all is sent that was left to the server."""
+        cdef Peer peer = self.peer()
+        return peer.send_all(NULL, 0) if peer.pending() else 0
+
+    cdef int write_whole(self, bytes data) except -1:
+        """As write(), but if this is interrupted the server sends the rest."""
+        cdef Peer peer = self.peer()
+        self.exchange.response.body_sent += PyBytes_GET_SIZE(data)
+        return peer.send_whole(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     def expects(self, failure) -> bool:
         """Whether the application may end so: with None, or one of these exceptions."""

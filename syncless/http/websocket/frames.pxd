@@ -9,13 +9,20 @@ cdef enum Opcode:           # RFC 6455, 11.8
     PONG = 10
 
 
+cdef class Packing:
+    cdef object agreed              # the library's object with what was agreed upon
+    cdef object packer, unpacker    # of zlib, once there is something for them
+
+    cdef bytes packed(self, bytes data)
+    cdef bytes unpacked(self, bytes data, bint last, Py_ssize_t most)
+
+
 cdef class Frames:
     cdef readonly int opcode        # of the frame that next() has found
     cdef readonly bytes payload
     cdef readonly bint last         # of its message
     cdef object library
-    cdef object extensions
-    cdef bint plain                 # there are none
+    cdef Packing packing            # None: no message is compressed
     cdef object buffer              # bytes, or a bytearray
     cdef Py_ssize_t start           # so many of them are used up
     cdef object parser              # a generator of the library's, amid a frame
@@ -31,8 +38,10 @@ cdef class Frames:
     cpdef bint next(self, Py_ssize_t most) except -1
     cdef bint next_known(self, Py_ssize_t most) except -1
     cdef int parsed(self, object frame) except -1
+    cdef int unpack(self, int first, Py_ssize_t most) except -1
     cdef int pay(self, double size, double received) except -1
     cpdef bytes coming(self, int opcode)
     cpdef bytes message(self, object data)
-    cdef bytes frame(self, int opcode, bytes data)
+    cdef bint is_quick(self, object data) noexcept
+    cdef bytes control(self, int opcode, bytes data)
     cdef tuple read_close(self)

@@ -1,9 +1,11 @@
 """The frames of a WebSocket, without a connection of its own: bytes come in, frames go out one at a time.
 
 The websockets library reads and writes them (library.py). What it has once made of the first two bytes of a
-frame is kept: without extensions nothing else decides, and the next such frame is read here.
+frame is kept: nothing else decides, and the next such frame is read here. Messages are compressed here, too
+(RFC 7692).
 """
 
+import zlib
 from time import monotonic
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -11,6 +13,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 cimport cython
+
+from syncless._core.current import sleep
 
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
@@ -22,26 +26,38 @@ cdef enum:
     LONGER = 126        # in the second byte: the length is in the next two
     LONGEST = 127       # in the second byte: it is in the next eight
     MASKED = 0x80       # the bit of the second byte that each client's frame must have
-    RESERVED = 0x70     # the bits of extensions, such as compression, in a frame's first byte
+    PACKED = 0x40       # the bit of a compressed message in its first frame's first byte (RFC 7692, 6)
+    WINDOW = 1 << 15    # bytes to which a compressed message may refer
+    PIECE = 16384       # bytes that are compressed before others get a turn
     GROWTH = 100        # times that a client's bytes may grow in the long run when they are unpacked
     KNOWN = 0x80        # in known_heads: the library has read such a frame
     LAST = 0x10         # and it was the last of its message; the opcode is in the other bits
     HEADS = 1024        # of our own frames that are kept
+    LONG = 8            # bytes of the longest length
+    MOST_SHORT = 1 << 16    # bytes of the shortest payload whose length needs them
 
 
-cdef unsigned char known_heads[1 << 15]     # by the first byte and the length in the second
-cdef dict heads = {}                        # by whether it is text and the length
+cdef unsigned char known_heads[1 << 16]     # by compression, the first byte, and the length in the second
+cdef dict heads = {}                        # by the length, compression, and whether it is text
+cdef bytes END = b"\0\0\xff\xff"            # of a compressed message, which is not sent (RFC 7692, 7.2.1)
 
 
-cdef bytes head_of(object library, bint text, Py_ssize_t size):
-    """The head of a message's frame without extensions, as the library writes it."""
-    cdef Py_ssize_t key = size << 1 | text
-    cdef bytes head = heads.get(key)
+cdef bytes head_of(object library, bint text, bint packed, Py_ssize_t size):
+    """The head of a message's frame, as the library writes it."""
+    cdef Py_ssize_t key = size << 2 | packed << 1 | text
+    cdef bytes head
+    if size > MOST_SHORT:   # one head for all, but for the length in it
+        head = head_of(library, text, packed, MOST_SHORT)
+        return head[: 2] + size.to_bytes(LONG, "big")
+    head = heads.get(key)
     if head is None:
         if len(heads) >= HEADS:
             heads.clear()
         whole = library.frame(TEXT if text else BINARY, bytes(size))
-        head = heads[key] = whole[: len(whole) - size]
+        head = whole[: len(whole) - size]
+        if packed:
+            head = bytes([head[0] | PACKED]) + head[1:]
+        heads[key] = head
     return head
 
 
@@ -73,15 +89,65 @@ class Broken(Exception):
 
 
 @cython.final
-cdef class Frames:
-    """Frames(library, extensions, growth=1048576, clock=monotonic)\n--\n\nOf one connection. `extensions` are
-    those of its handshake; `growth`: bytes a second that its messages may be larger unpacked than GROWTH
-    times as they came, and at once after a pause. A kilobyte can become a megabyte, again and again."""
+cdef class Packing:
+    """Packing(agreed)\n--\n\nCompresses and decompresses the messages of one connection. Each builds on those
+    before it, unless the handshake says otherwise."""
 
-    def __init__(self, library, extensions, growth=1 << 20, clock=monotonic):
+    def __init__(self, agreed):
+        self.agreed = agreed
+
+    cdef bytes packed(self, bytes data):
+        """A whole message. Lets others run if it is long; if it is interrupted then, it never was."""
+        cdef Py_ssize_t begin
+        cdef list pieces = []
+        packer = self.packer
+        if packer is None:
+            wbits = -self.agreed.local_max_window_bits
+            packer = zlib.compressobj(wbits=wbits, **self.agreed.compress_settings)
+        elif len(data) > PIECE:
+            packer = packer.copy()
+        for begin in range(0, len(data) or 1, PIECE):   # without a call nothing is flushed
+            if begin:
+                sleep(0)
+            pieces.append(packer.compress(data[begin : begin + PIECE]))
+        pieces.append(packer.flush(zlib.Z_SYNC_FLUSH))
+        if not self.agreed.local_no_context_takeover:
+            self.packer = packer
+        data = b"".join(pieces)
+        return data[: len(data) - len(END)]
+
+    cdef bytes unpacked(self, bytes data, bint last, Py_ssize_t most):
+        """The payload of a frame, and whether it is its message's last. Broken."""
+        cdef bytes made
+        unpacker = self.unpacker
+        if unpacker is None:
+            unpacker = self.unpacker = zlib.decompressobj(wbits=-self.agreed.remote_max_window_bits)
+        if last:
+            data += END
+        try:
+            made = unpacker.decompress(data, most + 1)
+            if unpacker.eof:    # the client may end its data with each message (RFC 7692, 7.2.3.4)
+                self.unpacker = zlib.decompressobj(
+                    wbits=-self.agreed.remote_max_window_bits, zdict=made[max(0, len(made) - WINDOW) :]
+                )
+        except zlib.error:
+            raise Broken(1002, "a message cannot be decompressed") from None
+        if len(made) > most:
+            raise Broken(1009, f"a message is larger than {most} bytes")
+        if last and self.agreed.remote_no_context_takeover:
+            self.unpacker = None
+        return made
+
+
+@cython.final
+cdef class Frames:
+    """Frames(library, agreed=None, growth=1048576, clock=monotonic)\n--\n\nOf one connection. `agreed`: what
+    its handshake says of compression; `growth`: bytes a second that its messages may be larger unpacked than
+    GROWTH times as they came, and at once after a pause. A kilobyte can become a megabyte, each time."""
+
+    def __init__(self, library, agreed=None, growth=1 << 20, clock=monotonic):
         self.library = library
-        self.extensions = extensions
-        self.plain = not extensions
+        self.packing = None if agreed is None else Packing(agreed)
         self.growth = self.credit = growth
         self.clock = clock
         self.credited = clock()
@@ -106,16 +172,18 @@ cdef class Frames:
         if self.parser is None:
             if self.start == len(self.buffer):
                 return False
-            if self.plain and self.next_known(most):
+            if self.next_known(most):
                 return True
             self.pieces.clear()
             self.seen = 0
-            self.parser = self.library.parse(self._exactly, most, self.extensions)
+            self.parser = self.library.parse(self._exactly, most, self.packing is not None)
         try:
             next(self.parser)
         except StopIteration as done:
             self.parser = None
             self.parsed(done.value)
+            if self.packing is not None:
+                self.unpack((<bytes> self.pieces[0])[0], most)
             return True
         except self.library.ProtocolError as error:
             raise Broken(1002, str(error)) from None
@@ -124,20 +192,21 @@ cdef class Frames:
         return False
 
     cdef bint next_known(self, Py_ssize_t most) except -1:
-        """The same, for a frame without extensions whose head is known."""
+        """The same, for a frame whose head is known."""
         cdef const unsigned char* data
         cdef Py_ssize_t rest = len(self.buffer) - self.start, head = SHORT_HEAD, i
         cdef uint64_t size
-        cdef int known
+        cdef int known, first
         if rest < SHORT_HEAD:
             return False
         if type(self.buffer) is bytes:
             data = <const unsigned char*> PyBytes_AS_STRING(self.buffer) + self.start
         else:
             data = <const unsigned char*> PyByteArray_AS_STRING(self.buffer) + self.start
-        known = known_heads[data[0] << 7 | data[1] & ~MASKED]
+        known = known_heads[(self.packing is not None) << 15 | data[0] << 7 | data[1] & ~MASKED]
         if not known or not data[1] & MASKED:
             return False
+        first = data[0]
         size = data[1] & ~MASKED
         if size >= LONGER:
             head += 2 if size == LONGER else 8
@@ -152,6 +221,8 @@ cdef class Frames:
         self.last = known & LAST != 0
         self.payload = unmasked(data + head, data + head - MASK, <Py_ssize_t> size)
         self.start += head + <Py_ssize_t> size
+        if self.packing is not None:
+            self.unpack(first, most)
         return True
 
     cdef int parsed(self, object frame) except -1:
@@ -159,12 +230,23 @@ cdef class Frames:
         cdef int first, second
         first, second = <bytes> self.pieces[0]
         self.opcode, self.payload, self.last = frame.opcode, bytes(frame.data), frame.fin
-        if self.plain:
-            known_heads[first << 7 | second & ~MASKED] = KNOWN | (LAST if self.last else 0) | self.opcode
-        elif self.opcode == TEXT or self.opcode == BINARY:
-            self.packed = first & RESERVED != 0
-        if not self.plain and len(self.payload) > GROWTH:
-            received = second & 0x7F if second & 0x7F < LONGER else int.from_bytes(self.pieces[1], "big")
+        known_heads[(self.packing is not None) << 15 | first << 7 | second & ~MASKED] = (
+            KNOWN | (LAST if self.last else 0) | self.opcode)
+        return 0
+
+    cdef int unpack(self, int first, Py_ssize_t most) except -1:
+        """The payload at hand, if its message is compressed. `first`: its frame's first byte. Broken."""
+        cdef Py_ssize_t received = len(self.payload)
+        if self.opcode >= CLOSE:
+            return 0
+        if self.opcode != CONTINUATION:
+            self.packed = first & PACKED != 0
+        if not self.packed:
+            return 0
+        self.payload = self.packing.unpacked(self.payload, self.last, most)
+        if self.last:
+            self.packed = False
+        if len(self.payload) > GROWTH:
             self.pay(len(self.payload), received)
         return 0
 
@@ -199,7 +281,7 @@ cdef class Frames:
         if self.parser is None or not self.pieces:
             return b""
         bits, length = self.pieces[0]
-        packed = bits & RESERVED or (self.packed and opcode == CONTINUATION)
+        packed = bits & PACKED or (self.packed and opcode == CONTINUATION)
         if bits & 0x0F != opcode or packed or len(self.pieces) < (2 if length & 0x7F < LONGER else 3):
             return b""
         data = bytes(self.buffer[self.start + self.seen :])
@@ -208,29 +290,32 @@ cdef class Frames:
         mask = self.pieces[len(self.pieces) - 1]
         return unmasked(data, <bytes> (mask[turn:] + mask[:turn]), len(data))
 
+    cdef bint is_quick(self, object data) noexcept:
+        """Whether message() lets no other tasklet run."""
+        return self.packing is None or len(data) <= PIECE // 4  # a character has up to four bytes
+
     cpdef bytes message(self, object data):
         """A whole message, str or bytes, as a frame."""
         cdef bint text = isinstance(data, str)
         cdef Py_ssize_t size
         cdef const char* payload
         cdef bytes head, made
-        if not self.plain:
-            return self.frame(TEXT if text else BINARY, (<str> data).encode() if text else data)
-        if text:
+        if self.packing is not None:
+            data = self.packing.packed((<str> data).encode() if text else data)
+            payload, size = PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
+        elif text:
             payload = PyUnicode_AsUTF8AndSize(data, &size)
         else:
             payload, size = PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
-        if size >= 1 << 16:
-            return self.frame(TEXT if text else BINARY, payload[:size])
-        head = head_of(self.library, text, size)
+        head = head_of(self.library, text, self.packing is not None, size)
         made = PyBytes_FromStringAndSize(NULL, PyBytes_GET_SIZE(head) + size)
         memcpy(PyBytes_AS_STRING(made), PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
         memcpy(PyBytes_AS_STRING(made) + PyBytes_GET_SIZE(head), payload, size)
         return made
 
-    cdef bytes frame(self, int opcode, bytes data):
-        """ValueError if the data does not fit into a control frame."""
-        return self.library.frame(opcode, data, self.extensions)
+    cdef bytes control(self, int opcode, bytes data):
+        """A control frame. ValueError if the data does not fit."""
+        return self.library.frame(opcode, data)
 
     cdef tuple read_close(self):
         """Code and reason of the close frame that next() has found. Broken."""

@@ -4,12 +4,13 @@ know yet. Imported with the first WebSocket, because the library is optional.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Generator
 
 from websockets.datastructures import Headers
 from websockets.exceptions import PayloadTooBig, ProtocolError
-from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
+from websockets.extensions import Extension
+from websockets.extensions.permessage_deflate import PerMessageDeflate, ServerPerMessageDeflateFactory
 from websockets.frames import Close, Frame, Opcode
 from websockets.http11 import Request as Handshake
 from websockets.server import ServerProtocol
@@ -21,35 +22,53 @@ __all__ = ["PayloadTooBig", "ProtocolError"]
 FIELDS = ("Upgrade", "Connection", "Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Extensions")
 """Of a handshake; the subprotocol is the application's choice."""
 
+COMPRESSION = ServerPerMessageDeflateFactory(
+    server_max_window_bits=12, client_max_window_bits=12, compress_settings={"level": 4, "memLevel": 5}
+)
+"""Makes a kilobyte of JSON as small as zlib's defaults do, in half of the time and a fifth of the memory. The
+windows are those of the library's server."""
 
-def handshake(request: Request, compression: bool) -> tuple[list[tuple[str, str]], Sequence[Any]]:
-    """The fields of the 101 response to a request, and the extensions agreed upon. ValueError if the
+
+class Unpacked(Extension):
+    """Leaves a compressed frame to frames.pyx."""
+
+    def decode(self, frame: Frame, *, max_size: int | None = None) -> Frame:
+        return (
+            dataclasses.replace(frame, rsv1=False) if frame.opcode in (Opcode.TEXT, Opcode.BINARY) else frame
+        )
+
+
+UNPACKED = [Unpacked()]
+
+
+def handshake(request: Request, compression: bool) -> tuple[list[tuple[str, str]], PerMessageDeflate | None]:
+    """The fields of the 101 response to a request, and what is agreed upon of compression. ValueError if the
     handshake is malformed."""
     offered = Headers()
     for name in FIELDS:
         value = request.field(name.lower())
         if value:
             offered[name] = value
-    factories = [ServerPerMessageDeflateFactory()] if compression else None
-    protocol = ServerProtocol(extensions=factories)
+    protocol = ServerProtocol(extensions=[COMPRESSION] if compression else None)
     response = protocol.accept(Handshake("/", offered))
     if response.status_code != 101:
         raise ValueError(str(protocol.handshake_exc or response.reason_phrase))
     answer = [(name, value) for name, value in response.headers.raw_items() if name != "Date"]
-    return answer, protocol.extensions
+    agreed = protocol.extensions[0] if protocol.extensions else None
+    return answer, agreed if isinstance(agreed, PerMessageDeflate) else None
 
 
 def parse(
-    exactly: Callable[[int], Generator[None, None, bytes]], most: int, extensions: Sequence[Any]
+    exactly: Callable[[int], Generator[None, None, bytes]], most: int, packed: bool
 ) -> Generator[None, None, Frame]:
-    """Reads a client's frame. ProtocolError; PayloadTooBig."""
-    return Frame.parse(exactly, mask=True, max_size=most, extensions=extensions)
+    """Reads a client's frame, and does not decompress it. ProtocolError; PayloadTooBig."""
+    return Frame.parse(exactly, mask=True, max_size=most, extensions=UNPACKED if packed else [])
 
 
-def frame(opcode: int, data: bytes, extensions: Sequence[Any] = ()) -> bytes:
+def frame(opcode: int, data: bytes) -> bytes:
     """A frame of the server. ValueError if the data does not fit into a control frame."""
     try:
-        return Frame(Opcode(opcode), data).serialize(mask=False, extensions=extensions)
+        return Frame(Opcode(opcode), data).serialize(mask=False)
     except ProtocolError as error:
         raise ValueError(str(error)) from None
 

@@ -12,7 +12,7 @@ cdef class WebSocket:
     cdef bint answers_close
     cdef Py_ssize_t most            # bytes of a message
     cdef object library             # library.py, once the handshake is looked at
-    cdef tuple agreed               # the fields and extensions of the handshake
+    cdef tuple agreed               # the fields of the handshake, and what it says of compression
     cdef Frames frames              # None: it is not accepted
     cdef Lock receiving, sending
     cdef object message             # that has come and is not given out, or None
@@ -32,10 +32,12 @@ cdef class WebSocket:
     cdef object __weakref__
 
     cpdef receive(self)
-    cdef bint is_sending(self) noexcept
+    cdef bint may_frame(self, object message) noexcept
     cdef bytes framed(self, object message)
     cdef int check_open(self) except -1
-    cdef int write(self, bytes data) except -1
+    cdef int make_room(self) except -1
+    cdef int write(self, bytes frame) except -1
+    cdef int leave(self) except -1
     cdef int read(self) except -1
     cdef bint take_rest(self) except -1
     cdef int look_ahead(self) except -1

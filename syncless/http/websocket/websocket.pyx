@@ -105,17 +105,17 @@ cdef class WebSocket:
             if not _can_be_sent(name, value):
                 raise ValueError(f"header {name} has forbidden characters: {value!r}")
         agreed = self.agreed if compression else None
-        fields, extensions = agreed or self.check(compression)
+        fields, packing = agreed or self.check(compression)
         if subprotocol is not None:
             fields.append(("Sec-WebSocket-Protocol", subprotocol))
         lines = ["HTTP/1.1 101 Switching Protocols", *(f"{n}: {v}" for n, v in (*fields, *(headers or ())))]
         self.subprotocol = subprotocol
-        self.frames = Frames(self.library, extensions, self.most)
+        self.frames = Frames(self.library, packing, self.most)
         self.upgrade.begin("\r\n".join([*lines, "", ""]).encode("latin-1"), self)
 
     def check(self, compression=True):
-        """The fields and extensions with which accept() answers the handshake; BadRequest or UpgradeRequired
-        if it is wrong."""
+        """The fields of the handshake's response, and what it says of compression. BadRequest or
+        UpgradeRequired if the client's is wrong."""
         if self.request.field("sec-websocket-version") != "13":
             raise UpgradeRequired("only version 13 of the WebSocket protocol is supported (RFC 6455, 4.4)")
         if self.request.method != "GET":
@@ -154,7 +154,7 @@ cdef class WebSocket:
 
     def send(self, message) -> None:
         """Sends a text or a binary message, waiting while the client is slow. WebSocketClosed if it is
-        closed."""
+        closed. If a Timeout or kill() cuts the wait, the client gets the message as a whole or not at all."""
         if isinstance(message, (bytearray, memoryview)):
             message = bytes(message)
         elif not isinstance(message, (str, bytes)):
@@ -164,16 +164,18 @@ cdef class WebSocket:
         self.sending.acquire_unit(True, None)   # a compressed frame builds on the one before it
         try:
             self.check_open()
+            self.make_room()
+            self.check_open()
             self.write(self.frames.message(message))
         finally:
             self.sending.release_unit()
 
-    cdef bint is_sending(self) noexcept:
-        """Whether a frame is being sent: the next one has to wait for it."""
-        return self.sending.value == 0
+    cdef bint may_frame(self, object message) noexcept:
+        """Whether framed() may be called: nothing is being sent, and it lets no other tasklet run."""
+        return self.sending.value > 0 and self.frames.is_quick(message)
 
     cdef bytes framed(self, object message):
-        """A message as the bytes to send, for a caller that sends them itself while nothing is sent."""
+        """A message as the bytes to send, for a caller that sends them itself."""
         return self.frames.message(message)
 
     def ping(self, payload=b"") -> None:
@@ -182,7 +184,7 @@ cdef class WebSocket:
             self.accept()
         with self.sending:
             self.check_open()
-            self.write(self.frames.frame(PING, payload))
+            self.write(self.frames.control(PING, payload))
 
     def close(self, code=1000, reason="") -> None:
         """Sends a close frame and waits for the client's, for at most CLOSE_SECONDS. Harmless if it is closed
@@ -207,16 +209,26 @@ cdef class WebSocket:
                 f"the WebSocket is closed ({self.close_code} {self.close_reason})".replace(" )", ")")
             )
 
-    cdef int write(self, bytes data) except -1:
+    cdef int make_room(self) except -1:
+        """Waits until what was left to the server is sent, while the message has not begun."""
         try:
-            self.upgrade.write_all(data)
+            self.upgrade.make_room()
         except ClientGone:
-            self.lost()
-            raise WebSocketClosed("the client has left") from None
+            self.leave()
+
+    cdef int write(self, bytes frame) except -1:
+        try:
+            self.upgrade.write_whole(frame)
+        except ClientGone:
+            self.leave()
+
+    cdef int leave(self) except -1:
+        self.lost()
+        raise WebSocketClosed("the client has left") from None
 
     def send_close(self, code, reason) -> None:
         """Sends a close frame. WebSocketClosed."""
-        frame = self.frames.frame(CLOSE, self.library.close_data(code, _shortened(reason)))
+        frame = self.frames.control(CLOSE, self.library.close_data(code, _shortened(reason)))
         with self.sending:
             self.check_open()
             self.write(frame)
@@ -262,10 +274,8 @@ cdef class WebSocket:
             self.fail(error.code, str(error))
 
     cdef bint take_rest(self) except -1:
-        """Whether more of a frame has come already. A compressed one is read in small pieces."""
+        """Whether more of a frame has come already."""
         cdef bytes data
-        if not self.frames.plain:
-            return False
         data = self.upgrade.read_rest(min(self.frames.missing, <Py_ssize_t> MOST_REST))
         if not data:
             return False
@@ -359,7 +369,7 @@ cdef class WebSocket:
         try:
             with self.sending:
                 self.check_open()
-                self.write(self.frames.frame(opcode, data))
+                self.write(self.frames.control(opcode, data))
         except WebSocketClosed:
             pass
 

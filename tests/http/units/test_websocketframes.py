@@ -15,8 +15,8 @@ MOST = 100
 TEXT, BINARY = websockets.Opcode.TEXT, websockets.Opcode.BINARY
 
 
-def new(extensions=(), *more):
-    return frames.Frames(library, [*extensions], *more)
+def new(*more):
+    return frames.Frames(library, *more)
 
 
 def next_of(reader, most=MOST):
@@ -125,7 +125,7 @@ def compressed(data):
 
 def deflating(clock):
     inflate = PerMessageDeflate(False, False, 15, 15)
-    return new([inflate], 1 << 20, clock)
+    return new(inflate, 1 << 20, clock)
 
 
 def test_messages_that_grow_a_thousand_times_have_a_bound_a_second():
@@ -149,3 +149,84 @@ def test_messages_that_grow_as_text_does_have_none():
     for _ in range(20):
         reader.feed(message)
         assert len(next_of(reader, 1 << 20)[1]) > 150_000
+
+
+def test_a_compressed_head_is_known_only_where_compression_is_agreed_upon():
+    for _ in range(3):
+        reader = deflating(lambda: 0.0)
+        reader.feed(compressed(b"text"))
+        assert next_of(reader) == (BINARY, b"text", True)
+        reader = new()
+        reader.feed(compressed(b"text"))
+        with pytest.raises(frames.Broken) as found:
+            next_of(reader)
+        assert found.value.code == 1002
+
+
+@pytest.mark.parametrize("first", [0xC0, 0xC8, 0xC9, 0xCA, 0xA1, 0x91, 0xE1])
+def test_only_the_first_frame_of_a_message_says_that_it_is_compressed(first):
+    for _ in range(3):
+        reader = deflating(lambda: 0.0)
+        reader.feed(bytes([first, 0x80]) + MASK)
+        with pytest.raises(frames.Broken) as found:
+            next_of(reader)
+        assert found.value.code == 1002
+
+
+def test_unpacked_message_may_have_the_limit_and_no_more():
+    for size, expected in ((MOST, bytes(MOST)), (MOST + 1, None), (0, b"")):
+        for _ in range(2):
+            reader = deflating(lambda: 0.0)
+            reader.feed(compressed(bytes(size)))
+            if expected is None:
+                with pytest.raises(frames.Broken, match="larger than 100 bytes"):
+                    next_of(reader)
+            else:
+                assert next_of(reader) == (BINARY, expected, True)
+
+
+def test_message_that_cannot_be_unpacked_is_refused():
+    reader = deflating(lambda: 0.0)
+    reader.feed(b"\xc2\x84" + bytes(4) + b"\xff\xff\xff\xff")
+    with pytest.raises(frames.Broken, match="decompressed") as found:
+        next_of(reader)
+    assert found.value.code == 1002
+
+
+def test_messages_in_pieces_plain_ones_between_and_ended_data_are_unpacked():
+    """RFC 7692, 7.2.3: its examples."""
+    whole, ended = bytes.fromhex("f248cdc9c90700"), bytes.fromhex("f348cdc9c9070000")
+    again = bytes.fromhex("f200110000")
+    reader = deflating(lambda: 0.0)
+    for first, payload in (
+        (0xC1, whole),
+        (0xC1, again),
+        (0x81, b"plain"),
+        (0x41, whole[:3]),
+        (0x89, b"ping"),
+        (0x80, whole[3:]),
+        (0xC1, ended),
+        (0xC1, whole),
+    ):
+        reader.feed(bytes([first, 0x80 | len(payload)]) + bytes(4) + payload)
+    found = [next_of(reader) for _ in range(8)]
+    assert [text for _, text, _ in found[:3]] == [b"Hello", b"Hello", b"plain"]
+    assert found[4] == (9, b"ping", True) and found[3][1] + found[5][1] == b"Hello"
+    assert [text for _, text, _ in found[6:]] == [b"Hello", b"Hello"] and next_of(reader) is None
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_messages_are_packed_as_agreed_upon(forgets):
+    writer = new(PerMessageDeflate(False, forgets, 15, 9, {"level": 1}))
+    unpacker = zlib.decompressobj(wbits=-9)
+    sizes = []
+    for message in ("", "a" * 1000, "", b"", "a" * 1000, b"\0" * 70_000, ""):
+        made = writer.message(message)
+        head = 2 if made[1] < 126 else 4 if made[1] == 126 else 10
+        assert made[0] == (0xC1 if isinstance(message, str) else 0xC2)
+        if forgets:
+            unpacker = zlib.decompressobj(wbits=-9)
+        text = unpacker.decompress(made[head:] + b"\0\0\xff\xff")
+        assert text == (message.encode() if isinstance(message, str) else message)
+        sizes.append(len(made))
+    assert (sizes[4] < sizes[1]) is not forgets
