@@ -1,1 +1,1 @@
-"""Programs that show one thing each. Each says in its first lines how to run it and what to try."""
+"""Example programs. Each shows one feature; its first lines say how to run it and what to try."""

@@ -1,11 +1,11 @@
-"""Channels as actors: ``python -m examples.actors``. An account is a tasklet that alone knows its balance; it
-is asked by a channel."""
+"""Actors with channels: ``python -m examples.actors``. Only the tasklet of an account knows its balance;
+other tasklets send requests over a channel."""
 
 import syncless.stackless as stackless
 
 
 class Account:
-    """Its methods may be called by any tasklet, and of any thread: they ask, and wait for the answer."""
+    """Any tasklet of any thread can call the methods: each sends a request and waits for the reply."""
 
     def __init__(self, balance):
         self._asked = stackless.channel()

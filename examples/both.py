@@ -2,7 +2,7 @@
 
     python -m syncless examples.both:flask_app --mount /api=examples.both:api
     curl localhost:8000/api/next            # waits
-    curl localhost:8000/say/hello           # lets it go on
+    curl localhost:8000/say/hello           # ends the wait
 
 Needs ``pip install fastapi flask``.
 """
@@ -23,13 +23,13 @@ flask_app = Flask(__name__)
 
 @api.get("/next")
 async def next_one() -> dict[str, str]:
-    """A coroutine waits for a tasklet."""
+    """Wait in a coroutine for a tasklet."""
     return {"said": await in_tasklet(said.get)}
 
 
 @api.get("/slow")
 async def slow() -> dict[str, str]:
-    """It blocks by accident, and holds up no other request."""
+    """Block by accident, without blocking other requests."""
     time.sleep(1)
     return {"slept": "a second"}
 

@@ -11,7 +11,7 @@ from syncless.io import socket
 
 
 def room(events):
-    """Owns the list of members. Each event is (kind, member's queue, text)."""
+    """Own the list of members. Each event is (kind, member's queue, text)."""
     members = {}
     for kind, inbox, text in events:
         if kind == "join":
@@ -31,7 +31,7 @@ def send_lines(client, inbox):
         while (line := inbox.get()) is not None:
             client.sendall(line.encode())
     except OSError:
-        pass  # the reading side notices, too, and leaves the room
+        pass  # the reading side also notices, and leaves the room
 
 
 def talk(client, events):

@@ -1,4 +1,4 @@
-"""A CherryPy root object, served as it is.
+"""A CherryPy root object, served unchanged.
 
 Run ``python -m examples.cherrypy_app`` and visit http://127.0.0.1:8000/add?a=1&b=2. Needs ``pip install
 cherrypy``.

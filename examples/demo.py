@@ -20,15 +20,15 @@ a {{ color: #0645ad }}
 FRONT = """
 <h1>syncless</h1>
 <p>Ordinary blocking Python code at event-loop speed. This page comes from a WSGI application. Each request
-runs in a <em>tasklet</em>, and a request that waits lets the others run. One thread, no callbacks, no
+runs in a <em>tasklet</em>: while one request waits, the others run. One thread, no callbacks, no
 <code>async</code>.</p>
 <ul>
-<li><a href="/hello">/hello</a>: the shortest answer</li>
-<li><a href="/slow?seconds=2">/slow?seconds=2</a>: sleeps without holding up other requests: open it twice,
+<li><a href="/hello">/hello</a>: the shortest response</li>
+<li><a href="/slow?seconds=2">/slow?seconds=2</a>: sleeps without blocking other requests: open it twice,
 and this page meanwhile</li>
-<li><a href="/stream">/stream</a>: a line every half second, sent as it is made</li>
-<li><a href="/upload">/upload</a>: send a file and have its bytes counted while they arrive</li>
-<li><a href="/tasklets">/tasklets</a>: the live list of tasklets and what each waits for</li>
+<li><a href="/stream">/stream</a>: a line every half second, sent at once</li>
+<li><a href="/upload">/upload</a>: counts the bytes of your file while they arrive</li>
+<li><a href="/tasklets">/tasklets</a>: the live tasklets, and what each waits for</li>
 </ul>
 """
 
@@ -72,7 +72,7 @@ def slow(environ):
     except ValueError:
         return "400 Bad Request", "text/plain; charset=utf-8", [b"seconds must be a number\n"]
     syncless.sleep(seconds)
-    return text(f"slept {seconds:g} s without holding up other requests\n")
+    return text(f"slept {seconds:g} s without blocking other requests\n")
 
 
 def stream(environ):

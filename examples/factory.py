@@ -1,7 +1,7 @@
 """A factory with 100,000 workers: ``python -m examples.factory [WORKERS]``.
 
-Each worker takes a part from the one before, works at it, and hands it on. One part goes down the whole line;
-then the line is taken down.
+Each worker takes a part from the previous one, works on it, and passes it on. One part goes down the whole
+line; then all workers are killed.
 """
 
 import sys

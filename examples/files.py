@@ -1,8 +1,8 @@
-"""A server of static files: ``python -m syncless examples.files`` serves the working directory, or that of
-FILES_ROOT.
+"""A server for static files: ``python -m syncless examples.files`` serves the working directory, or the
+directory in FILES_ROOT.
 
-Nothing here knows of coroutines. Small files come from memory, large ones go out by sendfile; a slow disk
-makes only those wait who asked.
+This code does not mention coroutines. Small files come from memory, and sendfile sends large ones; a slow
+disk blocks only the requests that use it.
 """
 
 import mimetypes
@@ -26,7 +26,7 @@ def application(environ, start_response):
     try:
         path = os.path.realpath(os.path.join(ROOT, wanted.lstrip("/")))
         if os.path.commonpath([ROOT, path]) != ROOT:
-            raise FileNotFoundError(path)  # a link that leads out of it
+            raise FileNotFoundError(path)  # a link to a file outside ROOT
         if os.path.isdir(path):
             return listing(path, wanted, start_response)
         file = open(path, "rb")  # noqa: SIM115  (the server closes it)

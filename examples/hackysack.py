@@ -1,6 +1,6 @@
-"""Tasklets in a circle kick a sack to each other: ``python -m examples.hackysack [PLAYERS [KICKS]]``.
+"""Tasklets in a circle pass a sack to each other: ``python -m examples.hackysack [PLAYERS [KICKS]]``.
 
-Each has a channel on which it waits for the sack, and passes it to somebody at random. Prints how long the
+Each waits for the sack on its own channel, and passes it to a random player. The program prints how long the
 game took.
 """
 

@@ -1,8 +1,8 @@
-"""Chat rooms by the core of the IRC protocol. One tasklet reads from each client, one writes to it.
+"""Chat rooms with the core of the IRC protocol. One tasklet reads from each client, one writes to it.
 
 ``python -m examples.irc [PORT]`` serves (6667 by default); any IRC client can connect.
 ``python -m examples.irc join PORT NAME ROOM`` is a small client. It sends the lines that you type, and prints
-what others say.
+the lines of others.
 """
 
 import sys
@@ -11,7 +11,7 @@ import syncless
 from syncless.io import socket
 from syncless.patches import patch_all
 
-ROOMS = {}  # name -> members, in the order in which they came
+ROOMS = {}  # name -> members, in the order in which they joined
 NAMES = {}  # name -> client
 
 
@@ -19,7 +19,7 @@ class Client:
     def __init__(self, connection):
         self.connection = connection
         self.name = None
-        self.outgoing = syncless.Queue(1000)  # a reader that stands still is dropped, and holds up nobody
+        self.outgoing = syncless.Queue(1000)  # a client that does not read is dropped, and blocks nobody
 
     def tell(self, line):
         try:
@@ -32,7 +32,7 @@ class Client:
             while (line := self.outgoing.get()) is not None:
                 self.connection.sendall(line.encode())
         except OSError:
-            pass  # the reading tasklet sees the end, too
+            pass  # the reading tasklet also sees the end
 
     def read(self):
         with self.connection, self.connection.makefile("r", encoding="utf-8", errors="replace") as lines:
@@ -61,7 +61,7 @@ class Client:
         self.tell(f":server 001 {name} :Welcome")
 
     def on_user(self, rest):
-        """A client says more of its user than is needed here."""
+        """Ignore the details of the user."""
 
     def on_ping(self, text):
         self.tell(f":server PONG server {text}")
@@ -122,7 +122,7 @@ def print_all(lines):
 
 
 def join(port, name, room):
-    patch_all()  # so that waiting for a line that you type lets the other tasklet run
+    patch_all()  # so that the other tasklet runs while this one waits for your input
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("w") as server:
         reader = syncless.spawn(print_all, connection.makefile("r"))
         print(f"NICK {name}\nJOIN {room}", file=server, flush=True)

@@ -1,8 +1,8 @@
-"""asyncio in a WSGI application: a request sets a timer that fires after its answer, or waits for coroutines.
+"""asyncio in a WSGI application: a request sets a timer that fires after the response, or awaits coroutines.
 
 python -m syncless examples.later
-curl localhost:8000/            # answers at once; a second later a line is printed
-curl localhost:8000/both        # two coroutines that run at the same time
+curl localhost:8000/            # responds at once, and prints a line a second later
+curl localhost:8000/both        # runs two coroutines at the same time
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A handler that sleeps while others are served: 1,000 clients of /slow wait together, one second in all.
+"""A handler that sleeps while other requests run: 1,000 clients of /slow wait one second in total.
 
 Run ``python -m examples.slow`` and, in two shells, ``curl localhost:8000/slow`` and ``curl localhost:8000/``.
 """

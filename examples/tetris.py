@@ -46,7 +46,7 @@ class Game:
             self.cells = turned
 
     def fall(self):
-        """Whether it fell; if not, the next piece begins."""
+        """Let the piece fall by one row and return True, or begin the next piece and return False."""
         if self.fits(self.cells, self.x, self.y + 1):
             self.y += 1
             return True
@@ -67,13 +67,13 @@ class Game:
         self.window.refresh()
 
     def live(self):
-        """The falling tasklet."""
+        """Run the tasklet that lets the piece fall."""
         while not self.over.wait(max(0.1, 0.6 - 0.03 * self.lines)):
             self.fall()
             self.draw()
 
     def read_keys(self):
-        """The reading tasklet."""
+        """Run the tasklet that reads keys."""
         keys = {
             curses.KEY_LEFT: lambda: self.move(-1),
             curses.KEY_RIGHT: lambda: self.move(1),
@@ -95,7 +95,7 @@ class Game:
 
 def main(window):
     curses.curs_set(0)
-    window.nodelay(True)  # a key is only asked for when there is one
+    window.nodelay(True)  # getch() is called only when a key is available
     game = Game(window)
     game.draw()
     tasklets = [syncless.spawn(game.read_keys), syncless.spawn(game.live)]

@@ -1,4 +1,4 @@
-"""A chat in the browser over WebSockets: a page, and a tasklet for each direction of each client.
+"""A chat in the browser over WebSockets: a web page, and a tasklet for each direction of each client.
 
 Run ``python -m syncless examples.webchat`` and open the page in two windows. Needs ``pip install
 'syncless[websocket]'``.
@@ -55,12 +55,12 @@ def say(line, kind="said"):
 
 
 def send_all(websocket, inbox):
-    """Each member gets the room's lines at its own pace, so a slow member holds up nobody."""
+    """Send the room's lines to a member at its own pace, so that a slow member does not block the others."""
     try:
         while True:
             websocket.send(inbox.get())
     except WebSocketClosed:
-        pass  # the sender receives notices, too, and leaves the room
+        pass  # the receiving tasklet also notices, and leaves the room
 
 
 def room(websocket):
@@ -81,7 +81,7 @@ def room(websocket):
 
 
 def same_origin(environ, websocket):
-    """Pages of other sites must not join in the name of their visitors."""
+    """Return whether the page is ours: a page of another site must not join on behalf of its visitors."""
     return websocket.origin is None or websocket.origin.partition("://")[2] == environ["HTTP_HOST"]
 
 

@@ -1,4 +1,4 @@
-"""A web.py application, served as it is.
+"""A web.py application, served unchanged.
 
 Run ``python -m examples.webpy_app`` and visit http://127.0.0.1:8000/web.py. Needs ``pip install web.py``.
 """

@@ -1,4 +1,4 @@
-"""Native handlers in Cython: they answer on all cores, without the interpreter's lock."""
+"""Native handlers in Cython: they handle requests on all cores, without the GIL."""
 
 from libc.stdint cimport uint32_t
 from libc.stdlib cimport strtoul
@@ -15,7 +15,7 @@ cdef int _hello(request* req, response* resp) noexcept nogil:
 
 
 cdef int _fibonacci(request* req, response* resp) noexcept nogil:
-    """/fibonacci/{rounds}, in 32 bits; more than a million rounds are left to Python."""
+    """Handle /fibonacci/{rounds}, in 32 bits; leave more than a million rounds to Python."""
     cdef bytes_view text
     cdef char digits[8]
     cdef uint32_t a = 0, b = 1, t
@@ -37,7 +37,7 @@ cdef int _fibonacci(request* req, response* resp) noexcept nogil:
 
 
 cdef int _prices(request* req, response* resp) noexcept nogil:
-    """The JSON that serve.py publishes every second."""
+    """Respond with the JSON that serve.py publishes every second."""
     cdef bytes_view json
     if not published(req, b"prices", &json):
         return PASS

@@ -1,7 +1,7 @@
 """Native handlers beside a WSGI application: ``python serve.py``, after ``pip install .``
 
-/hello and /fibonacci/{rounds} are computed in threads without the interpreter's lock, and so is /numba, where
-Numba is installed. /prices is JSON that a tasklet refreshes every second. All else is the application's.
+Threads without the GIL handle /hello, /fibonacci/{rounds} and, if Numba is installed, /numba. /prices is JSON
+that a tasklet refreshes every second. All other requests go to the application.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ PLAIN = ctypes.create_string_buffer(b"text/plain")
 
 
 def numba_handler():
-    """A native handler in Python, compiled by Numba."""
+    """Return a native handler in Python, compiled by Numba."""
     import numba  # optional
 
     respond = native.functions()["respond"]
@@ -38,12 +38,12 @@ def routes():
     try:
         found["/numba"] = numba_handler()
     except ImportError:
-        pass  # the other handlers do without it
+        pass  # the other handlers do not need Numba
     return found
 
 
 def refresh(seconds=1.0):
-    """Publishes the prices of the moment, for ever."""
+    """Publish the current prices, forever."""
     while True:
         native.publish("prices", json.dumps({"at": time.time(), "tea": 3, "coffee": 4}).encode())
         syncless.sleep(seconds)

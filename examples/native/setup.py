@@ -1,4 +1,4 @@
-"""Compiles fast.pyx: ``pip install .``, or ``python setup.py build_ext --inplace``."""
+"""Compile fast.pyx: ``pip install .``, or ``python setup.py build_ext --inplace``."""
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
