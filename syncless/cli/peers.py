@@ -397,7 +397,7 @@ TABLE = {  # heading -> rows
         Row("syslog",
             "`--log-syslog`, `--log-syslog-to`, `--log-syslog-prefix`, `--log-syslog-facility`, "
             "`--disable-redirect-access-to-syslog`", "", "", "",
-            "a `logging.handlers.SysLogHandler` in `[logging]`; systemd's journal takes stderr"),
+            "a `logging.handlers.SysLogHandler` in `[logging]`; systemd's journal collects stderr"),
         Row("metrics", "`--statsd-host`, `--statsd-prefix`, `--dogstatsd-tags`, `--enable-backlog-metric`",
             "",
             "`--metrics`, `--metrics-scrape-interval`, `--metrics-address`, `--metrics-port`, "
