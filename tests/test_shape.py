@@ -509,7 +509,7 @@ def test_stubs_name_what_there_is(module):
 
 def test_functions_that_the_life_of_a_request_names_exist():
     page = (ROOT / "docs" / "design.md").read_text()
-    life = page[page.index("| step | WSGI |") : page.index("A thread of native handlers gives")]
+    life = page[page.index("| step | WSGI |") : page.index("A thread of native handlers passes")]
     named = re.findall(r"`([\w/]+\.(?:pyx|pxi|c))`: ((?:`\w+`(?:, )?)+)", life)
     assert len(named) > 30
     for file, functions in named:

@@ -263,7 +263,7 @@ class Row(NamedTuple):
 TABLE = {  # heading -> rows
     "Application": (
         Row("application", "`wsgi_app`", "`APP`", "`APP`", "",
-            "the same: `module:attribute`; a file, too: `path/app.py:app`"),
+            "the same: `module:attribute`, or a file: `path/app.py:app`"),
         Row("a factory", "`'mod:make()'`", "`--factory`", "`--factory`, `--no-factory`", "`--call`",
             "`'mod:make()'` or `--factory`"),
         Row("directory", "`--chdir`, `--pythonpath`", "`--app-dir`", "`--working-dir`", "`--python-path`",
@@ -272,14 +272,14 @@ TABLE = {  # heading -> rows
             "`--interface`; WSGI, ASGI, web.py and CherryPy are recognised ([asgi.md](../howto/asgi.md))"),
         Row("mounted below a path", "`--root-path`", "`--root-path`", "`--url-path-prefix`",
             "`--url-prefix`",
-            "`--root-path /path`, where a proxy takes the path away; else `--mount /path=module:app`: "
-            "root_path or SCRIPT_NAME is the path ([asgi.md](../howto/asgi.md))"),
+            "`--root-path /path` if a proxy strips the path; otherwise `--mount /path=module:app`, which "
+            "sets root_path or SCRIPT_NAME ([asgi.md](../howto/asgi.md))"),
         Row("native code below a path", "", "", "", "",
             "`--native ROUTE=module:handler`, `--native-threads` ([native.md](../howto/native.md))"),
         Row("Paste", "`--paste`, `--paster`, `--paste-global`", "", "", "",
-            "not: `--factory` with a function that calls `paste.deploy.loadapp`"),
+            "not supported: use `--factory` with a function that calls `paste.deploy.loadapp`"),
         Row("variables", "`-e`, `--env`", "`--env-file`", "`--env-files`", "",
-            "`--env-file`; or `env NAME=value syncless ...`, or the service manager"),
+            "`--env-file`, `env NAME=value syncless ...` or the service manager"),
         Row("static files", "", "",
             "`--static-path-route`, `--static-path-mount`, `--static-path-dir-to-file`, "
             "`--static-path-expires`", "`--static-dir`",
@@ -289,7 +289,7 @@ TABLE = {  # heading -> rows
     ),
     "Configuration": (
         Row("file", "`-c`, `--config`", "", "", "",
-            "`--config` with a `gunicorn.conf.py`, too; `syncless.toml`, `[tool.syncless]` in "
+            "`--config`, also for a `gunicorn.conf.py`; `syncless.toml`; `[tool.syncless]` in "
             "`pyproject.toml`"),
         Row("check, print", "`--check-config`, `--print-config`", "", "", "",
             "`--check`, `--print-config`"),
@@ -297,12 +297,12 @@ TABLE = {  # heading -> rows
     "Addresses": (
         Row("TCP", "`-b`, `--bind`", "`--host`, `--port`", "`--host`, `--port`",
             "`--listen`, `--endpoint`, `--ipv4`, `--no-ipv4`, `--ipv6`, `--no-ipv6`, `--insecure-bind`",
-            "`-b`, `--bind`; several; IPv6 in brackets; `--ipv6-only`, `--no-defer-accept`"),
+            "`-b`, `--bind` (repeatable; IPv6 in brackets); `--ipv6-only`, `--no-defer-accept`"),
         Row("UNIX socket", "`-b unix:PATH`", "`--uds`", "`--uds`, `--uds-permissions`",
             "`--unix`, `--unix-socket`, `--unix-socket-perms`",
             "`-b unix:PATH`, `--unix-mode`, `--unix-owner`"),
         Row("inherited", "`-b fd://N`", "`--fd`", "", "",
-            "`-b fd:N`, `--fd`; systemd's sockets by themselves"),
+            "`-b fd:N`, `--fd`; systemd's sockets automatically"),
         Row("backlog", "`--backlog`", "`--backlog`", "`--backlog`", "",
             "`-l backlog=1024`"),
         Row("SO_REUSEPORT", "`--reuse-port`", "", "", "",
@@ -315,48 +315,48 @@ TABLE = {  # heading -> rows
             "`--blocking-threads`, `--blocking-threads-idle-timeout`, `--runtime-threads`, "
             "`--runtime-blocking-threads`, `--runtime-mode`",
             "`--threads`, `--wsgi-threads`, `--free-threaded`",
-            "not needed: each request is a tasklet. `--standby N` serves on while slow code holds a thread "
-            "([slow.md](../howto/slow.md)). `--request-slots` keeps `threading.local` values as a pool of "
-            "threads does. For a call that blocks in C see [below](#threads)"),
+            "not needed: each request is a tasklet. `--standby N` keeps serving while slow code blocks a "
+            "thread ([slow.md](../howto/slow.md)). `--request-slots` keeps `threading.local` values like "
+            "a thread pool. For calls that block in C see [below](#threads)"),
         Row("event loop", "", "`--loop`", "`--loop`, `--task-impl`", "`--no-uvloop`",
-            "its own; `SYNCLESS_LOOP` chooses how it waits"),
+            "its own; `SYNCLESS_LOOP` selects the poll backend"),
         Row("connections of a worker", "`--worker-connections`", "`--limit-concurrency`", "`--backpressure`",
             "`--max-connections`, `--connection-limit`",
-            "`-l connections=N`; requests at work at a time: `-l requests=N`"),
+            "`-l connections=N`; concurrent requests: `-l requests=N`"),
         Row("import before the fork", "`--preload`", "", "", "",
             "`--preload`"),
         Row("replace a worker after a number of requests", "`--max-requests`, `--max-requests-jitter`",
             "`--limit-max-requests`, `--limit-max-requests-jitter`", "", "",
             "`-l worker_requests=N`, `-l worker_requests_jitter=N`"),
-        Row("... at an age, of a size", "", "",
+        Row("replace a worker at an age or size", "", "",
             "`--workers-lifetime`, `--workers-max-rss`, `--rss-sample-interval`, `--rss-samples`", "",
             "`-l worker_seconds=N`, `-l worker_memory_bytes=N`"),
-        Row("end a request whose client has left", "", "", "", "",
+        Row("end a request whose client has disconnected", "", "", "", "",
             "`--on-hangup` ([hangups.md](../howto/hangups.md))"),
         Row("replace a worker that hangs", "`-t`, `--timeout`", "`--timeout-worker-healthcheck`", "", "",
             "`-l worker_stuck_seconds=30`"),
         Row("replace a worker that died", "always", "always",
             "`--respawn-failed-workers`, `--respawn-interval`, `--no-respawn-failed-workers`", "",
-            "always, with back-off"),
+            "always on, with back-off"),
         Row("time to stop", "`--graceful-timeout`", "`--timeout-graceful-shutdown`",
             "`--workers-kill-timeout`", "`--graceful-timeout`, `--drain-delay`",
-            "`-l stop_seconds=30`; before it `-l stop_delay_seconds=N`, in which a health check can fail "
-            "first ([operating.md](../howto/operating.md#health-checks))"),
-        Row("heartbeat's file", "`--worker-tmp-dir`", "", "", "",
-            "not needed: it is in shared memory"),
+            "`-l stop_seconds=30`; before it `-l stop_delay_seconds=N`, in which health checks fail "
+            "([operating.md](../howto/operating.md#health-checks))"),
+        Row("heartbeat file", "`--worker-tmp-dir`", "", "", "",
+            "not needed: the heartbeat is in shared memory"),
         Row("reload on changes", "`--reload`, `--reload-engine`, `--reload-extra-file`",
             "`--reload`, `--reload-dir`, `--reload-include`, `--reload-exclude`, `--reload-delay`",
             "`--reload`, `--reload-paths`, `--reload-tick`, `--reload-ignore-dirs`, "
             "`--reload-ignore-patterns`, `--reload-ignore-paths`, `--reload-ignore-worker-failure`, "
             "`--no-reload`, `--no-reload-ignore-worker-failure`", "",
-            "`--reload`, `--reload-path`: Python and TOML files below the working directory, any below a "
-            "path"),
+            "`--reload`, `--reload-path`: Python and TOML files below the working directory, and all "
+            "files below a given path"),
         Row("daemon", "`-D`, `--daemon`", "", "", "",
-            "not: the service manager does it ([systemd](../howto/addresses.md))"),
+            "not supported: use a service manager ([systemd](../howto/addresses.md))"),
         Row("pid file", "`-p`, `--pid`", "", "`--pid-file`", "",
             "`--pid-file`"),
         Row("user, group", "`-u`, `--user`, `-g`, `--group`, `--initgroups`", "", "", "",
-            "`-u`, `--user`, `-g`, `--group`; the user's groups always "
+            "`-u`, `--user`, `-g`, `--group`; the user's groups are always set "
             "([hooks.md](../howto/hooks.md#another-user))"),
         Row("umask", "`-m`, `--umask`", "", "", "",
             "`-m`, `--umask`"),
@@ -364,57 +364,59 @@ TABLE = {  # heading -> rows
             "`syncless: worker 1 myproject.web:app`, with `pip install 'syncless[titles]'`"),
         Row("control socket", "`--control-socket`, `--control-socket-mode`, `--no-control-socket`", "", "",
             "",
-            "signals ([workers.md](../howto/workers.md)); what it does: `syncless status`; a Python prompt "
-            "inside: `syncless console PID` ([debugging.md](../howto/debugging.md))"),
+            "signals ([workers.md](../howto/workers.md)); `syncless status` shows the state, and "
+            "`syncless console PID` opens a Python prompt in the process "
+            "([debugging.md](../howto/debugging.md))"),
         Row("processes for heavy work",
             "`--dirty-app`, `--dirty-workers`, `--dirty-timeout`, `--dirty-threads`, "
             "`--dirty-graceful-timeout`", "", "", "",
-            "not: `multiprocessing` and `concurrent.futures` wait cooperatively under the patch"),
-        Row("environment of Python", "", "", "", "`--venv`, `--no-auto-venv`, `--python-home`",
-            "not: the environment in which syncless is installed; `--app-dir` adds a folder"),
+            "not needed: `multiprocessing` and `concurrent.futures` wait cooperatively under the patch"),
+        Row("Python environment", "", "", "", "`--venv`, `--no-auto-venv`, `--python-home`",
+            "not supported: syncless uses the environment in which it is installed; `--app-dir` adds a "
+            "directory"),
     ),
     "Logs": (
         Row("access log", "`--access-logfile`", "`--access-log`, `--no-access-log`", "`--access-log`", "",
-            "`--access-log` [FILE], `--no-access-log`"),
+            "`--access-log [FILE]`, `--no-access-log`"),
         Row("its format", "`--access-logformat`", "", "`--access-log-fmt`", "",
-            "`--access-log-format`: Apache's atoms (`%h`), not `%(h)s`; also `json`; `%L` is the request's "
-            "id, `%X` marks answers that were cut off ([logging.md](../howto/logging.md))"),
+            "`--access-log-format` with Apache's atoms (`%h`, not `%(h)s`), or `json`; `%L` is the "
+            "request ID, and `%X` marks truncated responses ([logging.md](../howto/logging.md))"),
         Row("error log", "`--error-logfile`, `--log-file`", "", "`--log`, `--no-log`", "",
-            "`--error-log`, `--error-log-format`, `--slow-request`; `--request-ids`; [what is in an "
+            "`--error-log`, `--error-log-format`, `--slow-request`; `--request-ids`; [contents of an "
             "entry](../howto/logging.md#errors)"),
         Row("level", "`--log-level`", "`--log-level`", "`--log-level`", "`--verbosity`, `--debug`",
-            "`--log-level`; by `[logging]`: the level of the logger `syncless.error`"),
-        Row("logging's configuration",
+            "`--log-level`; with `[logging]`, the level of the logger `syncless.error`"),
+        Row("logging configuration",
             "`--log-config`, `--log-config-json`, `logconfig_dict`, `--logger-class`", "`--log-config`",
             "`--log-config`", "`--log-fmt`",
-            "`[logging]` in the file, as for `logging.config.dictConfig` "
-            "([logging.md](../howto/logging.md#through-logging)); not as a file of its own"),
+            "`[logging]` in the configuration file, in the format of `logging.config.dictConfig` "
+            "([logging.md](../howto/logging.md#through-logging)); no separate file"),
         Row("standard output into the log", "`--capture-output`, `-R`, `--enable-stdio-inheritance`", "", "",
             "",
-            "not: what an application prints goes to standard output"),
+            "not supported: the output of the application goes to standard output"),
         Row("syslog",
             "`--log-syslog`, `--log-syslog-to`, `--log-syslog-prefix`, `--log-syslog-facility`, "
             "`--disable-redirect-access-to-syslog`", "", "", "",
-            "a `logging.handlers.SysLogHandler` in `[logging]`; systemd's journal takes stderr"),
+            "a `logging.handlers.SysLogHandler` in `[logging]`; systemd's journal collects stderr"),
         Row("metrics", "`--statsd-host`, `--statsd-prefix`, `--dogstatsd-tags`, `--enable-backlog-metric`",
             "",
             "`--metrics`, `--metrics-scrape-interval`, `--metrics-address`, `--metrics-port`, "
             "`--no-metrics`", "`--metrics-host`",
-            "`--metrics`, for Prometheus ([operating.md](../howto/operating.md)); not statsd"),
+            "`--metrics`, for Prometheus ([operating.md](../howto/operating.md)); no statsd"),
         Row("status, health checks", "", "", "", "`--health-check-path`",
             "`--status`, `--status-public`, `--health`, `syncless status` "
             "([operating.md](../howto/operating.md))"),
-        Row("nothing printed at the start", "", "", "", "",
+        Row("no messages at the start", "", "", "", "",
             "`-q`, `--quiet`"),
         Row("colours", "", "`--use-colors`, `--no-use-colors`", "", "",
             "on a terminal only; `NO_COLOR`"),
-        Row("each line that runs", "`--spew`", "", "", "",
-            "not: [debugging.md](../howto/debugging.md)"),
-        Row("requests' IDs", "", "", "", "`--request-id`, `--trace-context`, `--request-start-header`",
-            "`--request-ids` ([logging.md](../howto/logging.md)); X-Request-Start comes from the proxy"),
+        Row("trace of executed lines", "`--spew`", "", "", "",
+            "not supported: see [debugging.md](../howto/debugging.md)"),
+        Row("request IDs", "", "", "", "`--request-id`, `--trace-context`, `--request-start-header`",
+            "`--request-ids` ([logging.md](../howto/logging.md)); the proxy sends X-Request-Start"),
     ),
     "HTTP": (
-        Row("kept connections", "`--keep-alive`", "`--timeout-keep-alive`",
+        Row("keep-alive connections", "`--keep-alive`", "`--timeout-keep-alive`",
             "`--http1-keep-alive`, `--no-http1-keep-alive`",
             "`--keep-alive`, `--channel-timeout`, `--cleanup-interval`",
             "`-l idle_seconds=75`"),
@@ -433,21 +435,21 @@ TABLE = {  # heading -> rows
         Row("body", "", "", "", "`--max-body`, `--max-request-body-size`",
             "`-l body_bytes=N`, `-l body_seconds=N`"),
         Row("uploads on disk", "`tmp_upload_dir`", "", "", "",
-            "not needed: a body is read as it comes"),
+            "not needed: the application reads a body as it arrives"),
         Row("pipelining", "", "", "`--http1-pipeline-flush`, `--no-http1-pipeline-flush`", "",
-            "always; `-l pipelined=32`"),
+            "always on; `-l pipelined=32`"),
         Row("sendfile", "`--no-sendfile`", "", "", "",
-            "always, through `wsgi.file_wrapper`"),
+            "always on, through `wsgi.file_wrapper`"),
         Row("response fields", "",
             "`--header`, `--server-header`, `--no-server-header`, `--date-header`, `--no-date-header`", "",
             "`--server-name`, `--no-server-name`, `--ident`, `--hsts`",
-            "`Server` and `Date` are sent, or what the application says instead"),
+            "`Server` and `Date`, unless the application sets them"),
         Row("parser", "`--http-parser`", "`--http`, `--h11-max-incomplete-event-size`", "`--http`", "",
             "its own, in C"),
-        Row("what RFC 9112 forbids",
+        Row("requests that RFC 9112 forbids",
             "`--permit-obsolete-folding`, `--strip-header-spaces`, `--permit-unconventional-http-method`, "
             "`--permit-unconventional-http-version`, `--casefold-http-method`", "", "", "",
-            "not: [http.md](../reference/http.md) has what is refused"),
+            "not supported: [http.md](../reference/http.md) lists the refused requests"),
         Row("underscores in field names", "`--header-map`", "", "", "",
             "such fields never reach the application"),
         Row("HTTP/2",
@@ -459,9 +461,9 @@ TABLE = {  # heading -> rows
             "`--http2-keep-alive-timeout`, `--http2-max-concurrent-streams`, `--http2-max-frame-size`, "
             "`--http2-max-headers-size`, `--http2-max-send-buffer-size`, `--no-http2-adaptive-window`",
             "`--no-http2`, `--http2-only`",
-            "`--http2`, `-l streams=100`; where libnghttp2 is"),
+            "`--http2`, `-l streams=100`; requires libnghttp2"),
         Row("uWSGI's protocol", "`--protocol`, `--uwsgi-allow-from`", "", "", "",
-            "not: HTTP between proxy and server"),
+            "not supported: use HTTP between proxy and server"),
         Row("WebSockets", "`--websocket-max-message-size`",
             "`--ws`, `--ws-max-size`, `--ws-max-queue`, `--ws-ping-interval`, `--ws-ping-timeout`, "
             "`--ws-per-message-deflate`", "`--ws`, `--no-ws`",
@@ -475,19 +477,21 @@ TABLE = {  # heading -> rows
             "`--interface asgi`, `--lifespan` ([lifespan](../howto/asgi.md#lifespan)). Each request has a "
             "context of its own"),
         Row("HTTP/3", "", "", "", "`--quic-bind`, `--http3`, `--quic-port`",
-            "not: let a proxy speak it"),
+            "not supported: let a proxy speak HTTP/3"),
         Row("cache, rates", "", "", "",
             "`--cache-size`, `--cache-max-object`, `--cache-ttl-max`, `--rate-limit`, `--rate-limit-burst`",
-            "not: let a proxy cache and count; `-l client_connections=N` bounds the connections of a client"),
+            "not supported: let a proxy cache responses and limit rates; `-l client_connections=N` limits "
+            "the connections of a client"),
         Row("buffers", "", "", "",
             "`--recv-bytes`, `--send-bytes`, `--inbuf-overflow`, `--outbuf-overflow`, "
             "`--outbuf-high-watermark`, `--asyncore-loop-timeout`, `--asyncore-use-poll`, "
             "`--channel-request-lookahead`",
-            "not needed; `-l buffered_bytes=N` bounds all of them together"),
-        Row("errors of clients", "", "", "",
+            "not needed; `-l buffered_bytes=N` limits all buffers together"),
+        Row("client errors", "", "", "",
             "`--expose-tracebacks`, `--no-expose-tracebacks`, `--log-socket-errors`, "
             "`--no-log-socket-errors`",
-            "not: tracebacks are in the error log only, and a client that leaves is no error"),
+            "not supported: tracebacks go to the error log only, and a client that disconnects is not an "
+            "error"),
     ),
     "Proxies": (
         Row("trusted proxies", "`--forwarded-allow-ips`",
@@ -504,32 +508,32 @@ TABLE = {  # heading -> rows
             "`--ssl-certfile`, `--ssl-keyfile`, `--ssl-keyfile-password`",
             "`--ssl-certificate`, `--ssl-keyfile`, `--ssl-keyfile-password`",
             "`--tls-cert`, `--tls-key`, `--keyfile-password`",
-            "`--certfile`, `--keyfile`, `--key-password-file`; by name: `--certificate`; "
+            "`--certfile`, `--keyfile`, `--key-password-file`; `--certificate` for each host name; "
             "`--reload-certificates`; `--plain-http` on the same port"),
         Row("versions", "`--ssl-version`", "`--ssl-version`", "`--ssl-protocol-min`", "",
             "`--tls-minimum`"),
         Row("ciphers", "`--ciphers`", "`--ssl-ciphers`", "", "`--tls-ciphers`",
             "`--ciphers`"),
-        Row("clients' certificates", "`--ca-certs`, `--cert-reqs`", "`--ssl-ca-certs`, `--ssl-cert-reqs`",
+        Row("client certificates", "`--ca-certs`, `--cert-reqs`", "`--ssl-ca-certs`, `--ssl-cert-reqs`",
             "`--ssl-ca`, `--ssl-client-verify`, `--ssl-crl`, `--no-ssl-client-verify`", "`--verify-mode`",
-            "`--client-ca`; anything else with `serve(ssl_context=...)` ([tls.md](../howto/tls.md))"),
+            "`--client-ca`; all other settings with `serve(ssl_context=...)` ([tls.md](../howto/tls.md))"),
         Row("handshake", "`--do-handshake-on-connect`, `--suppress-ragged-eofs`", "", "", "",
-            "never in the way: in the loop, for `-l greeting_seconds=10`"),
+            "in the loop, without blocking it, for at most `-l greeting_seconds=10`"),
         Row("certificates by ACME", "", "", "",
             "`--acme-domain`, `--acme-email`, `--acme-cache`, `--acme-staging`, `--acme-directory`, "
             "`--acme-ca-bundle`",
-            "not: certbot or a proxy gets them ([tls.md](../howto/tls.md#new-certificates))"),
+            "not supported: certbot or a proxy obtains certificates "
+            "([tls.md](../howto/tls.md#new-certificates))"),
         Row("plain HTTP", "", "", "", "`--redirect-http`",
-            "`--plain-http` serves it on the same port; the redirect is the application's or the proxy's"),
-        Row("in the kernel", "", "", "", "`--ktls`",
-            "not"),
+            "`--plain-http` serves it on the same port; the application or a proxy redirects"),
+        Row("TLS in the kernel", "", "", "", "`--ktls`",
+            "not supported"),
     ),
     "Hooks": (
         Row("start", "`on_starting`, `when_ready`", "", "", "",
             "`on_start`: `--hook`, or `[hooks]` in the file ([hooks.md](../howto/hooks.md))"),
         Row("a worker begins", "`pre_fork`, `post_fork`, `post_worker_init`", "", "", "",
-            "`post_fork`, before the application is imported; for what comes after it, the application's "
-            "module"),
+            "`post_fork`, before the application is imported; later code goes into the application's module"),
         Row("a request", "`pre_request`, `post_request`", "", "", "",
             "`pre_request`, `post_request`; their arguments are the environ and the status"),
         Row("a worker ends", "`worker_exit`, `child_exit`, `worker_int`, `worker_abort`", "", "", "",
@@ -539,7 +543,7 @@ TABLE = {  # heading -> rows
         Row("others",
             "`on_reload`, `pre_exec`, `nworkers_changed`, `ssl_context`, `on_dirty_starting`, "
             "`dirty_post_fork`, `dirty_worker_init`, `dirty_worker_exit`", "", "", "",
-            "not; `ssl_context` is an argument of `serve`"),
+            "not supported; `ssl_context` is an argument of `serve`"),
     ),
     "The command": (
         Row("help", "`-h`, `--help`, `-v`, `--version`", "`--help`, `--version`", "`--help`, `--version`",
@@ -573,10 +577,10 @@ UWSGI = (
     ("`reuse-port`",
         "`--reuse-port`"),
     ("`master`, `-M`",
-        "always with `--workers`"),
+        "always on with `--workers`"),
     ("`harakiri`",
-        ("`--limit request_seconds=30`: raises `RequestTimeout` in that request, and its client gets a 503. "
-        "uWSGI kills the worker, with all its requests")),
+        ("`--limit request_seconds=30`, which raises `RequestTimeout` in the request: the client gets a 503. "
+        "uWSGI kills the worker with all its requests")),
     ("`max-requests`, `max-worker-lifetime`",
         "`--limit worker_requests=N`, `--limit worker_seconds=N`"),
     ("`reload-on-rss` (MiB), `evil-reload-on-rss`",
@@ -586,21 +590,21 @@ UWSGI = (
     ("`lazy-apps = false` (the default), `lazy`",
         "`--preload`; without it each worker imports the application, as with `lazy-apps = true`"),
     ("`need-app`",
-        "always"),
+        "always on"),
     ("`listen` (default 100)",
         "`--limit backlog=1024`"),
     ("`buffer-size` (default 4096)",
-        "`--limit head_bytes=32768`; a larger head gets a 431, where uWSGI closes the connection"),
+        "`--limit head_bytes=32768`; a larger head gets a 431, whereas uWSGI closes the connection"),
     ("`limit-post`",
-        "`--limit body_bytes=1073741824`; a larger body gets a 413, where uWSGI closes the connection"),
+        "`--limit body_bytes=1073741824`; a larger body gets a 413, whereas uWSGI closes the connection"),
     ("`post-buffering`",
-        "not needed: the server takes a slow body while other requests run"),
+        "not needed: the server receives slow bodies while other requests run"),
     ("`http-timeout`, `socket-timeout`",
         "`--limit body_seconds=60`, `--limit write_seconds=60`"),
     ("`http-keepalive`",
-        "always; `--limit idle_seconds=75`"),
+        "always on; `--limit idle_seconds=75`"),
     ("`touch-reload`, `py-autoreload`",
-        "SIGHUP; while you develop, `--reload` and `--reload-path`"),
+        "SIGHUP; during development, `--reload` and `--reload-path`"),
     ("`uid`, `gid`, `umask`",
         "`--user`, `--group`, `--umask`"),
     ("`chmod-socket`, `chown-socket`",
@@ -608,7 +612,7 @@ UWSGI = (
     ("`chdir`, `pidfile`",
         "`--chdir`, `--pid-file`"),
     ("`virtualenv`, `home`, `-H`, `pythonpath`",
-        "the environment of the command; `--app-dir`"),
+        "the Python environment in which syncless is installed; `--app-dir`"),
     ("`logto`, `log-format`, `disable-logging`, `-L`",
         ("`--error-log`; `--access-log`, which is off by default, and `--access-log-format` "
         "([logs](../howto/logging.md))")),
@@ -625,9 +629,9 @@ UWSGI = (
     ("`daemonize`, `attach-daemon`, `emperor`",
         "systemd, one unit for each application"),
     ("`vacuum`",
-        "always"),
+        "always on"),
     ("`die-on-term`",
-        "always"),
+        "always on"),
     ("`cron`, `mule`, `spooler`",
         "[Celery](../howto/celery.md), or a tasklet that you spawn"),
 )
@@ -657,10 +661,10 @@ def answer(name: str) -> str:
 def _sentence(cell: str) -> str:
     """The text of a cell as what to do."""
     word, colon, rest = cell.partition(": ")
-    if word in ("not", "none"):
+    if word in ("not supported", "none"):
         return f"leave it out{colon}{rest}"
     if word.startswith(("not needed", "always")):
-        return f"leave it out: it is {cell.replace('always', 'always so', 1)}"
+        return f"leave it out: it is {cell}"
     return f"write {cell}" if cell.startswith("-") else f"use {cell}"
 
 
