@@ -8,10 +8,10 @@ from __future__ import annotations
 import html
 from typing import NamedTuple
 
-WIDTH, ROW, LINE, MARGIN = 360, 22, 18, 8
+WIDTH, ROW, LINE, MARGIN = 320, 18, 16, 4
 STYLE = """
-text { font: 13px system-ui, sans-serif; fill: #1e293b }
-.title { font-weight: 600 } .note { font-size: 12px; fill: #475569 } .figure { text-anchor: end }
+text { font: 12.5px system-ui, sans-serif; fill: #1e293b }
+.title { font-weight: 600 } .note { font-size: 11.5px; fill: #475569 } .figure { text-anchor: end }
 .ground { fill: #fff } .row { fill: #f1f5f9 } .ours { fill: #fdba74 } .other { fill: #cbd5e1 }
 @media (prefers-color-scheme: dark) {
 text { fill: #f1f5f9 } .note { fill: #cbd5e1 }
@@ -48,10 +48,10 @@ def _panel(panel: Panel, y: int) -> list[str]:
         width = (WIDTH - 2 * MARGIN) * (row.value or 0) / longest
         kind = "ours" if row.is_ours else "other"
         lines += [
-            f'<rect class="row" x="{MARGIN}" y="{top}" width="{WIDTH - 2 * MARGIN}" height="{ROW - 3}"/>',
-            f'<rect class="{kind}" x="{MARGIN}" y="{top}" width="{width:.1f}" height="{ROW - 3}"/>',
-            f'<text x="{MARGIN + 6}" y="{top + 14}">{html.escape(row.label)}</text>',
-            f'<text class="figure" x="{WIDTH - MARGIN - 6}" y="{top + 14}">{html.escape(row.text)}</text>',
+            f'<rect class="row" x="{MARGIN}" y="{top}" width="{WIDTH - 2 * MARGIN}" height="{ROW - 2}"/>',
+            f'<rect class="{kind}" x="{MARGIN}" y="{top}" width="{width:.1f}" height="{ROW - 2}"/>',
+            f'<text x="{MARGIN + 6}" y="{top + 12}">{html.escape(row.label)}</text>',
+            f'<text class="figure" x="{WIDTH - MARGIN - 6}" y="{top + 12}">{html.escape(row.text)}</text>',
         ]
     return lines
 

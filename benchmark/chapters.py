@@ -9,9 +9,8 @@ from benchmark.arena import ARENA
 
 INTRODUCTION = """# Benchmarks
 
-One process on one core serves each load; a bar is the median of five rounds. Your application adds its own
-time to that of the server. [How it is measured](../benchmark/README.md) has the method, the commands and what
-the figures do not say."""
+Each server has one process on one core; a bar is the median of five rounds.
+[How it is measured](../benchmark/README.md)."""
 LEGEND = (
     "CPU time: the median of the rounds (least to most). Ratio: the CPU time of syncless divided by the "
     "server's, for each row of ours; below 1, syncless needs less. A dash: the load generator gives no "
@@ -50,22 +49,22 @@ class Load:
 
 
 LOADS = (
-    Load("wsgi-hello", "Hello", "A WSGI application that returns 13 bytes; for uvicorn an ASGI one."),
-    Load("flask", "Flask", "A view that returns 13 bytes.", ASGI_ONLY),
-    Load("django-database", "Django with a database", "A view that reads a row by the ORM.", ASGI_ONLY),
-    Load("asgi-fastapi", "FastAPI", "An `async def` view that returns a dict.", WSGI_ONLY),
-    Load("wsgi-sleep", "Sleep", "1,000 clients; each request sleeps 10 ms."),
+    Load("wsgi-hello", "Hello", "13 bytes by WSGI, for uvicorn by ASGI."),
+    Load("flask", "Flask", "a view that returns 13 bytes.", ASGI_ONLY),
+    Load("django-database", "Django with a database", "a row by the ORM.", ASGI_ONLY),
+    Load("asgi-fastapi", "FastAPI", "an `async def` view that returns a dict.", WSGI_ONLY),
+    Load("wsgi-sleep", "Sleep", "1,000 clients, 10 ms in each request."),
     Load(
         "held-c",
         "Beside a hold",
-        "Other requests while each hundredth blocks its thread for 300 ms in C.",
+        "others block for 300 ms in C.",
         {},
         {"syncless --standby 1": ("syncless, a thread stands by",), "syncless": ("syncless",)},
     ),
     Load(
         "websocket-1000",
         "WebSocket",
-        "Echoes of 64 bytes on 1,000 connections.",
+        "64-byte echoes on 1,000 connections.",
         NO_WEBSOCKETS,
         {"syncless ASGI": ("syncless (ASGI)",), "syncless WSGI": ("syncless",)},
     ),

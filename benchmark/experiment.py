@@ -24,6 +24,7 @@ class Measure(NamedTuple):
     """The figure of a round that the bars of an experiment show."""
 
     key: str
+    verb: str
     what: str
     text: str
     unit: str
@@ -34,10 +35,10 @@ class Measure(NamedTuple):
         return f"{self.text}; {'more' if self.more_is_better else 'less'} is better"
 
 
-CPU = Measure("cpu_us", "CPU time", "CPU time per request", "µs")
-RATE = Measure("rate", "rate", "requests per second", "", more_is_better=True)
-P99 = Measure("p99", "latency", "latency, 99th percentile", "ms")
-MEMORY = Measure("bytes per idle connection", "memory", "memory per idle connection", "bytes")
+CPU = Measure("cpu_us", "needs", "CPU time", "CPU time per request", "µs")
+RATE = Measure("rate", "serves", "requests", "requests per second", "", more_is_better=True)
+P99 = Measure("p99", "has", "latency", "latency, 99th percentile", "ms")
+MEMORY = Measure("bytes per idle connection", "needs", "memory", "memory per idle connection", "bytes")
 
 
 @dataclass

@@ -136,9 +136,10 @@ def sentence(load: Load) -> str:
     ours, peer = next(iter(load.ours)), peers[0]
     rows = [chosen(load, result, label) for label in (ours, "bjoern" if peer == "fastpysgi" else peer)]
     times = ratio(result, rows[1], rows[0], measure.key)
-    is_worse = times < 1 if measure.more_is_better else times > 1
-    text = f"The {measure.what} of {ours} is {times:.2f} times that of {peer}."
-    return f"**{peer} is better.** {text}" if is_worse else text
+    part = f"{times:.3g} times" if times > 1 else f"{times:.0%} of".replace("%", " %")
+    if times < 1 if measure.more_is_better else times > 1:
+        return f"**{peer} is better.** {ours} {measure.verb} {part} its {measure.what}."
+    return f"{ours} {measure.verb} {part} {peer}'s {measure.what}."
 
 
 def better() -> list[str]:
@@ -158,10 +159,9 @@ def better() -> list[str]:
     return [f"**{peer}**: {', '.join(places)}." for peer, places in found.items()]
 
 
-def card(title: str, target: str, *parts: str) -> str:
+def card(*parts: str) -> str:
     """An item of a grid: the parts are paragraphs."""
-    head = f"**[{title}]({target})**" if target else f"**{title}**"
-    return textwrap.indent("\n\n".join([head, *parts]), "    ").replace("    ", "-   ", 1)
+    return textwrap.indent("\n\n".join(parts), "    ").replace("    ", "-   ", 1)
 
 
 def first_page() -> str:
@@ -171,8 +171,9 @@ def first_page() -> str:
         figures = ", ".join(f"{row.label} {row.text}" for row in rows)
         alt = f"{EXPERIMENTS[load.experiment].measure.text}: {figures}"
         shown = [f"![{alt}](plots/summary-{load.experiment}.svg)"] if rows else []
-        cards.append(card(load.title, anchor(load.experiment), load.text, *shown, sentence(load)))
-    cards.append(card("Where peers are better", "", "Our figure, divided by the peer's:", *better()))
+        head = f"**[{load.title}]({anchor(load.experiment)})**: {load.text}"
+        cards.append(card(head, *shown, sentence(load)))
+    cards.append(card("**Where peers are better**: our figure, divided by theirs.", *better()))
     chapters = [f"- [{each.title}](benchmarks/{each.slug}.md): {each.text}" for each in CHAPTERS]
     grid = "\n\n".join(['<div class="grid cards" markdown>', *cards, "</div>"])
     return "\n\n".join([INTRODUCTION, grid, "## All measurements", "\n".join(chapters)])
