@@ -228,7 +228,8 @@ def django(from_database=False):
     from django.http import HttpResponse
     from django.urls import path
 
-    make_database()
+    if from_database:
+        make_database()
     engine = {"ENGINE": "django.db.backends.sqlite3", "NAME": DATABASE, "CONN_MAX_AGE": None}
     settings.configure(
         ROOT_URLCONF="benchmark_urls",
