@@ -173,7 +173,7 @@ def first_page() -> str:
         shown = [f"![{alt}](plots/summary-{load.experiment}.svg)"] if rows else []
         head = f"**[{load.title}]({anchor(load.experiment)})**: {load.text}"
         cards.append(card(head, *shown, sentence(load)))
-    cards.append(card("**Where peers are better**: our figure, divided by theirs.", *better()))
+    cards.append(card("**Where peers are better**, and ours : theirs.", *better()))
     chapters = [f"- [{each.title}](benchmarks/{each.slug}.md): {each.text}" for each in CHAPTERS]
     grid = "\n\n".join(['<div class="grid cards" markdown>', *cards, "</div>"])
     return "\n\n".join([INTRODUCTION, grid, "## All measurements", "\n".join(chapters)])
