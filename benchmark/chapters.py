@@ -70,7 +70,7 @@ LOADS = (
     ),
     Load("idle", "Memory", "10,000 idle keep-alive connections."),
 )
-OVERVIEW = ("wsgi-hello", "asgi-fastapi", "wsgi-sleep")
+OVERVIEW = ("wsgi-hello", "wsgi-sleep")
 """The loads in the picture of the README."""
 
 
