@@ -186,7 +186,7 @@ def section(name: str, folder: str = "plots") -> str:
         return ""
     alt = f"{heading(name)}: {EXPERIMENTS[name].measure.note}" if name in EXPERIMENTS else ""
     shown = f"![{alt}]({folder}/{name}.svg)" if picture(name) else ""
-    return "\n\n".join(filter(None, [f"## {heading(name)}", table(result), shown]))
+    return "\n\n".join(filter(None, [f"## {heading(name)}", shown, table(result)]))
 
 
 def chapter(given: Chapter) -> str:

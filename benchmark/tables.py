@@ -69,7 +69,8 @@ def is_ours(peer: str) -> bool:
 def _latency(peer: dict[str, Any]) -> str:
     """The median, the 99th percentile, the worst. A load generator says 0 for what it cannot tell."""
     found = [middle(peer, key) for key in ("p50", "p99", "max")]
-    return " / ".join(amount(value, "ms") if value else "-" for value in found)
+    shown = " / ".join(amount(value, "ms") if value else "-" for value in found)
+    return shown if " s" in shown else shown.replace(" ms", "", shown.count(" ms") - 1)
 
 
 def experiment(result: dict[str, Any]) -> str:
