@@ -235,7 +235,7 @@ def missed(result: dict[str, Any]) -> list[str]:
         "scaling": [(each, "two threads", "one thread", most) for each, (_, most) in SCALING.items() if most],
     }
     for operation, ours, theirs, most in pairs.get(name, ()):
-        if operation in values.get(theirs, {}):
+        if all(operation in values.get(each, {}) for each in (ours, theirs)):
             part = statistics.median(values[ours][operation]) / statistics.median(values[theirs][operation])
             if part > most:
                 found.append(f"{operation}: {ours} needs {part:.2f} of {theirs}, at most {most:.2f}")
