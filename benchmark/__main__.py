@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any
 
-from benchmark import blocking, instructions, picture, plots, quiet, report
+from benchmark import blocking, instructions, quiet, report, tables
 from benchmark.engine import LIBRARIES
 from benchmark.experiments import EXPERIMENTS, Experiment, Scale
 from benchmark.measure import CORES, SERVER_CORE, machine
@@ -234,7 +234,10 @@ def is_measured(name: str, scale: Scale, options: argparse.Namespace) -> bool:
             (report.RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
             return True
         say(f"{name}: not recorded: {'; '.join(reasons)}")
-    print(report.table(result), end="\n\n", flush=True)
+    print(
+        "\n\n".join([f"## {report.heading(name)}", report.table(result), *tables.missed(result), ""]),
+        flush=True,
+    )
     return not reasons
 
 
@@ -263,7 +266,7 @@ def main() -> int:
     parser.add_argument(
         "--write",
         action="store_true",
-        help="draw the plots, and write docs/benchmarks.md, from the last results",
+        help="write docs/benchmarks.md, its chapters and the plots, from the last results",
     )
     options = parser.parse_args()
     named = [each for name in options.experiments for each in GROUPS.get(name, [name])]
@@ -293,11 +296,9 @@ def main() -> int:
         blocking.table(options.quick)
     kept = [name for name in chosen if name not in ("report", "blocking", "instructions", *refused)]
     if not options.quick and (kept or "report" in chosen):
-        print(report.tables(kept or None))
+        print(report.tables_of(kept or None))
     if options.write:
-        plots.write_all()
-        picture.write()
-        report.write_page()
+        report.write()
     return 1 if refused or not within_budget else 0
 
 

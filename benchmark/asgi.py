@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmark.echoes import echo
-from benchmark.experiment import Experiment
+from benchmark.experiment import RATE, Experiment
 from benchmark.loads import FEW, ab, wrk
 
 SERVERS = (
@@ -19,14 +19,14 @@ ECHOING = ("granian", "peregrine", "uvicorn", "hypercorn")
 """Those that have WebSockets."""
 OURS = ("syncless (ASGI)",)
 ALONE = (
-    "The call stops the loop of a peer, so it answers one request after the other. The rate of syncless is "
-    "bounded by `requests.get`, which makes a session and a connection for each call."
+    "In the peers the call blocks the event loop, so requests run one after the other. In syncless the limit "
+    "is `requests.get`, which makes a session and a connection for each call."
 )
 KEPT = "The session keeps its connections."
 ASGI = (
     Experiment(
         "asgi-hello",
-        "Hello, keep-alive: `wrk -t1 -c50`",
+        "Hello: keep-alive, `wrk -t1 -c50`",
         "hello",
         SERVERS,
         lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
@@ -35,7 +35,7 @@ ASGI = (
     ),
     Experiment(
         "asgi-connections",
-        "Hello, a new connection for each request: `ab -c 50`",
+        "Hello on new connections: a connection for each request, `ab -c 50`",
         "hello",
         SERVERS,
         lambda server, scale: ab(server.port, scale.requests),
@@ -44,7 +44,7 @@ ASGI = (
     ),
     Experiment(
         "asgi-pipelined",
-        "Hello, 16 requests at a time: `wrk -t1 -c50`, pipelined",
+        "Hello, pipelined: 16 requests at a time, `wrk -t1 -c50`",
         "hello",
         SERVERS,
         lambda server, scale: wrk(server.port, scale.seconds, headers=FEW, script="pipeline.lua"),
@@ -53,7 +53,7 @@ ASGI = (
     ),
     Experiment(
         "asgi-fastapi",
-        "FastAPI's hello, `async def`: `wrk -t1 -c50`",
+        "FastAPI: hello, `async def`, `wrk -t1 -c50`",
         "fastapi",
         SERVERS,
         lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
@@ -62,11 +62,12 @@ ASGI = (
     ),
     Experiment(
         "asgi-fastapi-sync",
-        "FastAPI's hello, `def`, after 10 ms of `time.sleep`, 1,000 connections: `wrk -t1 -c1000`",
+        "FastAPI with a blocking view: `def`, `time.sleep` for 10 ms, `wrk -t1 -c1000`",
         "fastapi sync",
         SERVERS,
         lambda server, scale: wrk(server.port, 3 * scale.seconds, connections=1000, headers=FEW),
         ours=OURS,
+        measure=RATE,
     ),
     *(
         Experiment(
@@ -77,18 +78,19 @@ ASGI = (
             lambda server, scale: wrk(server.port, 2 * scale.seconds, connections=500, headers=FEW),
             ours=OURS,
             rates={"uvicorn (ASGI)": 50, "granian (ASGI)": 50},
+            measure=RATE,
             note=note,
         )
         for name, title, application, note in (
             (
                 "asgi-requests",
-                "FastAPI, `async def`, `requests.get` to a server that takes 50 ms: `wrk -t1 -c500`",
+                "FastAPI with blocking calls: `requests.get` to a server that takes 50 ms, `wrk -t1 -c500`",
                 "fastapi requests",
                 ALONE,
             ),
             (
                 "asgi-session",
-                "The same with one `requests.Session` for all: `wrk -t1 -c500`",
+                "FastAPI with blocking calls, one session: `requests.Session` shared by all, `wrk -t1 -c500`",
                 "fastapi session",
                 KEPT,
             ),
@@ -97,7 +99,7 @@ ASGI = (
     *(
         Experiment(
             f"websocket-{connections}",
-            f"WebSocket echo, binary messages of 64 bytes, {connections:,} connections; "
+            f"WebSocket echo, {connections:,} connections: binary messages of 64 bytes; "
             "a message counts as a request",
             "echo",
             ("syncless (ASGI)", "syncless", *(f"{name} (ASGI)" for name in ECHOING)),

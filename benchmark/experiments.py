@@ -13,7 +13,7 @@ from collections.abc import Callable
 from benchmark.arena import ARENA
 from benchmark.asgi import ASGI
 from benchmark.burst import burst
-from benchmark.experiment import Experiment, Scale
+from benchmark.experiment import CPU, MEMORY, P99, RATE, Experiment, Scale
 from benchmark.held import held, relieved
 from benchmark.http2 import HTTP2
 from benchmark.loads import BROWSER, FEW, Load, ab, idle_clients, wrk
@@ -39,6 +39,9 @@ SERVERS = (
     "peregrine",
 )
 """Servers that users of Python may run instead."""
+WORKERS = ("gunicorn, gevent", "gunicorn, gthread")
+FRAMEWORKS = ("syncless", "bjoern", "gevent", "granian", *WORKERS, "peregrine")
+"""Servers with Flask and Django."""
 READ_ONCE = ("syncless, blocking", "uwsgi, blocking", "uwsgi, 2 threads")
 """Servers of the experiment calllater without the second reading."""
 HELLO = (
@@ -217,7 +220,7 @@ EXPERIMENTS = {
     for experiment in (
         Experiment(
             "keepalive",
-            "Hello, keep-alive, 3 request headers: `wrk -t1 -c50`",
+            "Hello: keep-alive, 3 request headers, `wrk -t1 -c50`",
             "hello",
             HELLO,
             _kept,
@@ -226,7 +229,7 @@ EXPERIMENTS = {
         *(
             Experiment(
                 f"keepalive-{number}",
-                f"The same with {number:,} connection{'s' if number > 1 else ''}: `wrk -t1 -c{number}`",
+                f"Hello on {number:,} connection{'s' if number > 1 else ''}: `wrk -t1 -c{number}`",
                 "hello",
                 ("syncless", "floor", "node", "go fasthttp", "bjoern"),
                 _many(number),
@@ -236,7 +239,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "headers",
-            "Hello, keep-alive, 12 request headers: `wrk -t1 -c50`",
+            "Hello with 12 request headers: keep-alive, `wrk -t1 -c50`",
             "hello",
             HELLO,
             lambda server, scale: wrk(server.port, scale.seconds, headers=BROWSER),
@@ -244,7 +247,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "connections",
-            "Hello, a new connection for each request: `ab -c 50`",
+            "Hello on new connections: a connection for each request, `ab -c 50`",
             "hello",
             ("syncless", "floor, deferred accept", *HELLO[1:]),
             _anew,
@@ -252,7 +255,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "pipelined",
-            "Hello, 16 requests at a time: `wrk -t1 -c50`, pipelined",
+            "Hello, pipelined: 16 requests at a time, `wrk -t1 -c50`",
             "hello",
             ("syncless", "floor", "node", "go nethttp", "go fasthttp", "meinheld", "gevent"),
             _pipelined,
@@ -261,13 +264,12 @@ EXPERIMENTS = {
         *(
             Experiment(
                 f"uring-{name}",
-                f"The floor on io_uring and on epoll, {title}",
+                f"io_uring and epoll, {title}",
                 "hello",
                 (f"floor, io_uring{accept}", f"floor{accept}"),
                 load,
                 {f"floor{accept}": 0.9},
                 ours=(f"floor, io_uring{accept}",),
-                note="A ratio of 0.90 would be a reason for a backend on io_uring.",
             )
             for name, title, accept, load in (
                 (
@@ -278,19 +280,19 @@ EXPERIMENTS = {
                 ),
                 (
                     "keepalive-1000",
-                    "keep-alive: `wrk -t1 -c1000`",
+                    "1,000 connections: keep-alive, `wrk -t1 -c1000`",
                     "",
                     lambda server, scale: wrk(server.port, scale.seconds, 1000, headers=FEW),
                 ),
                 (
                     "connections",
-                    "a new connection for each request: `ab -c 50`",
+                    "new connections: a connection for each request, `ab -c 50`",
                     ", deferred accept",
                     _anew,
                 ),
                 (
                     "pipelined",
-                    "16 requests at a time: `wrk -t1 -c50`, pipelined",
+                    "pipelined: 16 requests at a time, `wrk -t1 -c50`",
                     "",
                     _pipelined,
                 ),
@@ -298,7 +300,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "zerocopy",
-            "A body of 1 MB with MSG_ZEROCOPY and without: `wrk -t1 -c50`",
+            "MSG_ZEROCOPY: a body of 1 MB with it and without, `wrk -t1 -c50`",
             "big",
             ("floor, 1 MB, MSG_ZEROCOPY", "floor, 1 MB"),
             lambda server, scale: wrk(server.port, scale.seconds),
@@ -308,52 +310,59 @@ EXPERIMENTS = {
         ),
         Experiment(
             "sleep",
-            "An application that sleeps 10 ms, 1,000 connections: `wrk -t1 -c1000`",
+            "Sleep: 10 ms in each request, `wrk -t1 -c1000`",
             "sleep",
             ("syncless", "node", "go nethttp", "go fasthttp", "gevent"),
             lambda server, scale: wrk(server.port, scale.seconds, connections=1000, headers=FEW),
             {"node": 1 / 1.4, "go nethttp": 1.0},
+            measure=RATE,
         ),
         Experiment(
             "sleep-10000",
-            "The same with 10,000 connections: `wrk -t1 -c10000`",
+            "Sleep, 10,000 connections: 10 ms in each request, `wrk -t1 -c10000`",
             "sleep",
             ("syncless", "node", "go nethttp", "go fasthttp", "gevent"),
             _many(10_000),
             {"go fasthttp": 1.0},
+            measure=RATE,
         ),
         *(
             Experiment(
                 f"held-{way}",
-                f"Others' requests while each hundredth holds its thread for 300 ms in {language}",
+                f"Beside a hold in {language}: each hundredth request holds its thread for 300 ms; the "
+                "latency is that of the others",
                 f"held {way}",
-                ("syncless", STANDBY, "granian", "gunicorn, gthread", "gevent"),
+                ("syncless", STANDBY, "granian", "gevent", *WORKERS, "peregrine", "bjoern"),
                 lambda server, scale: held(server, scale.seconds),
                 agrees="p99",
+                measure=P99,
             )
             for way, language in (("c", "C"), ("python", "Python"))
         ),
         Experiment(
             "held-two",
-            "The same in C while each fiftieth request holds its thread, so that two are held at once",
+            "Beside two holds: each fiftieth request holds its thread for 300 ms in C, so that two overlap; "
+            "the latency is that of the others",
             "held c",
             ("syncless, two threads stand by", STANDBY, "granian", "gunicorn, gthread"),
             lambda server, scale: held(server, scale.seconds, 50),
             ours=("syncless, two threads stand by",),
             agrees="p99",
+            measure=P99,
         ),
         Experiment(
             "held-idle",
-            "A request that comes when its thread has just been held, beside 10,000 idle connections",
+            "Takeover: a request arrives just after its thread was held, beside 10,000 idle connections",
             "held c",
             (STANDBY,),
             lambda server, scale: relieved(server, scale.idle),
             ours=(STANDBY,),
+            measure=P99,
         ),
         *(
             Experiment(
                 f"standby-{name}",
-                f"{title}, with a thread that stands by and without",
+                f"Standby, {title}, with a standby thread and without",
                 application,
                 ("syncless", STANDBY),
                 load,
@@ -361,19 +370,19 @@ EXPERIMENTS = {
             for name, title, application, load in (
                 (
                     "keepalive",
-                    "Hello, keep-alive: `wrk -t1 -c50`",
+                    "hello: keep-alive, `wrk -t1 -c50`",
                     "hello",
                     _kept,
                 ),
                 (
                     "connections",
-                    "Hello, a new connection for each request: `ab -c 50`",
+                    "new connections: hello, a connection for each request, `ab -c 50`",
                     "hello",
                     _anew,
                 ),
                 (
                     "sleep",
-                    "An application that sleeps 10 ms: `wrk -t1 -c1000`",
+                    "sleep: 10 ms in each request, `wrk -t1 -c1000`",
                     "sleep",
                     lambda server, scale: wrk(server.port, scale.seconds, connections=1000, headers=FEW),
                 ),
@@ -382,7 +391,7 @@ EXPERIMENTS = {
         *(
             Experiment(
                 f"recorder-{application}",
-                f"{title}, with the record of its waits and without",
+                f"Recorder, {title}, with the record of the waits and without",
                 application,
                 ("syncless", "syncless, no wait recorded"),
                 lambda server, scale, number=connections: wrk(
@@ -391,80 +400,88 @@ EXPERIMENTS = {
                 note="Rounds differ by more than the record costs; `make bench ARGS=instructions` counts it.",
             )
             for application, title, connections in (
-                ("hello", "Hello, keep-alive: `wrk -t1 -c50`", 50),
-                ("sleep", "An application that sleeps 10 ms: `wrk -t1 -c1000`", 1000),
+                ("hello", "hello: keep-alive, `wrk -t1 -c50`", 50),
+                ("sleep", "sleep: 10 ms in each request, `wrk -t1 -c1000`", 1000),
             )
         ),
         Experiment(
             "flask",
-            "Flask's hello: `wrk -t1 -c50`",
+            "Flask: hello, `wrk -t1 -c50`",
             "flask",
-            ("syncless", "bjoern", "gevent"),
+            FRAMEWORKS,
             _kept,
             {"bjoern": 1.0},
         ),
         Experiment(
             "django",
-            "Django's hello: `wrk -t1 -c50`",
+            "Django: hello, `wrk -t1 -c50`",
             "django",
-            ("syncless", "bjoern", "gevent"),
+            FRAMEWORKS,
             _kept,
             {"bjoern": 1.0, "gevent": 0.5},
         ),
         Experiment(
+            "django-database",
+            "Django with a database: one row of SQLite by its key, by the ORM, `wrk -t1 -c50`",
+            "django database",
+            FRAMEWORKS,
+            _kept,
+        ),
+        Experiment(
             "accesslog",
-            "Hello with the access log on, 3 request headers: `wrk -t1 -c50`",
+            "Access log: hello, 3 request headers, `wrk -t1 -c50`",
             "hello",
             ("syncless", "syncless, access log"),
             _kept,
         ),
         Experiment(
             "2009",
-            "The experiment of 2009, hello: `ab -c 50`",
+            "Hello as in 2009: a connection for each request, `ab -c 50`",
             "hello",
             ("syncless, raw", "syncless, raw, select", "syncless", "syncless, select", "node"),
             _anew,
         ),
         Experiment(
             "2009-kept",
-            "The same with kept connections: `ab -k -c 50`",
+            "Keep-alive: hello, `ab -k -c 50`",
             "hello",
             ("syncless", "syncless, select", "node"),
             lambda server, scale: ab(server.port, scale.requests, keep=True),
         ),
         Experiment(
             "backlog",
-            "The experiment of 2009 with a listen backlog of 5, 100, 1024: `ab -c 50`",
+            "Listen backlog: hello with 5, 100 and 1024, a connection for each request, `ab -c 50`",
             "hello",
             BACKLOGS,
             _anew,
         ),
         Experiment(
             "burst",
-            "1,000 connections at once while the server is busy for a moment, "
-            "with a listen backlog of 5, 100, 1024",
+            "Burst: 1,000 connections at once while the server is busy, listen backlog 5, 100 and 1024",
             "hello",
             BACKLOGS,
             lambda server, scale: burst(server, 1000),
             agrees="p99",
+            measure=P99,
         ),
         Experiment(
             "slowlog",
-            "A log that takes a second to write: `ab -n 100 -c 10` (20 requests for the synchronous one)",
+            "Slow log: a line takes a second to write, `ab -n 100 -c 10` (`-n 20` for the synchronous one)",
             "slow log",
             ("log: none", "log: synchronous", "log: epoll thread", "log: thread per request", "log: tasklet"),
             _slow_log,
         ),
         Experiment(
             "slowlog-10000",
-            "The same with 10,000 requests at once",
+            "Slow log, 10,000 requests: all at once, a line takes a second to write",
             "slow log",
             ("log: tasklet", "log: thread per request"),
             _ten_thousand,
         ),
         Experiment(
             "calllater",
-            "Reads a file, logs it, hello, and reads again 5 s after the answer: `ab -n 10000 -c 100`",
+            "Work after the response: reads a file, logs it, says hello, and reads again 5 s later, "
+            "`ab -n 10000 -c 100`",
             "call later",
             ("syncless, timer tasklet", "uwsgi, greenlet + asyncio", *READ_ONCE),
             _call_later,
@@ -476,7 +493,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "native",
-            "Hello by a native handler, kept connections: `wrk -t1 -c50`",
+            "Native hello: keep-alive, `wrk -t1 -c50`",
             "hello",
             (
                 NATIVE,
@@ -495,7 +512,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "native-coroutines",
-            "Hello by a native handler beside coroutine libraries of C: `wrk -t1 -c50`",
+            "Coroutine libraries in C: hello, `wrk -t1 -c50`",
             "hello",
             (NATIVE, "libtask", "statethreads", "lthread", "libdill"),
             _kept,
@@ -503,7 +520,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "native-pipelined",
-            "The same, 16 requests at a time",
+            "Native hello, pipelined: 16 requests at a time, `wrk -t1 -c50`",
             "hello",
             (NATIVE, "floor", "go fasthttp", "syncless"),
             _pipelined,
@@ -512,7 +529,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "native-fib",
-            "fibonacci(10^6) in 32 bits by a native handler: `wrk -t1 -c50`",
+            "Native Fibonacci: fibonacci(10^6) in 32 bits, `wrk -t1 -c50`",
             "fib",
             (NATIVE, "floor, fibonacci", "go fasthttp", "go nethttp", "node", "syncless, 1 workers, Cython"),
             _kept,
@@ -521,7 +538,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "native-threads",
-            "Hello by native handlers on two cores, which the load shares: `wrk -t2 -c40`",
+            "Two native threads: hello on two cores, which the load shares, `wrk -t2 -c40`",
             "hello",
             (
                 "syncless native, 2",
@@ -539,7 +556,7 @@ EXPERIMENTS = {
         ),
         Experiment(
             "native-beside",
-            "Hello in Python beside a native handler: `wrk -t1 -c50`",
+            "Python beside a native handler: hello, `wrk -t1 -c50`",
             "hello",
             ("syncless beside native", "syncless"),
             _kept,
@@ -548,16 +565,17 @@ EXPERIMENTS = {
         ),
         Experiment(
             "native-idle",
-            "Beside 10,000 idle connections of native handlers",
+            "Native hello beside idle connections: 10,000 of them, `wrk -t1 -c50`",
             "hello",
             (NATIVE,),
             _idle,
             ours=(NATIVE,),
+            measure=MEMORY,
         ),
         *(
             Experiment(
                 f"cores-{what}-{number}",
-                f"{text} on {number} core{'s' if number > 1 else ''}: `wrk -t {number} -c 40`",
+                f"{text} on {number} core{'s' if number > 1 else ''}: {load}`wrk -t {number} -c 40`",
                 application,
                 (
                     f"syncless, {number} workers",
@@ -577,13 +595,15 @@ EXPERIMENTS = {
                 ),
             )
             for number in (1, 2)
-            for what, text, application in (
-                ("hello", "Hello", "hello"),
-                ("fib", "fibonacci(10^6) in 32 bits", "fib"),
+            for what, text, load, application in (
+                ("hello", "Hello", "", "hello"),
+                ("fib", "Fibonacci", "fibonacci(10^6) in 32 bits, ", "fib"),
             )
         ),
         *(
-            Experiment(f"wsgi-{name}", title, application, SERVERS, load)
+            Experiment(
+                f"wsgi-{name}", title, application, SERVERS, load, measure=RATE if name == "sleep" else CPU
+            )
             for name, title, application, load in (
                 (
                     "hello",
@@ -593,7 +613,7 @@ EXPERIMENTS = {
                 ),
                 (
                     "json",
-                    "10 kB of JSON posted, a short answer: `wrk -t1 -c50`",
+                    "JSON posted: 10 kB, a short response, `wrk -t1 -c50`",
                     "json",
                     lambda server, scale: wrk(server.port, scale.seconds, headers=FEW, script="post.lua"),
                 ),
@@ -605,19 +625,19 @@ EXPERIMENTS = {
                 ),
                 (
                     "sleep",
-                    "10 ms of sleep, 1,000 connections: `wrk -t1 -c1000`",
+                    "Sleep: 10 ms in each request, `wrk -t1 -c1000`",
                     "sleep",
                     lambda server, scale: wrk(server.port, scale.seconds, connections=1000, headers=FEW),
                 ),
                 (
                     "logged",
-                    "Hello with the server's own access log, into a file: `wrk -t1 -c50`",
+                    "Hello, logged: each server writes its own access log to a file, `wrk -t1 -c50`",
                     "logged",
                     _kept,
                 ),
                 (
                     "pipelined",
-                    "16 requests at a time: `wrk -t1 -c50`, pipelined",
+                    "Hello, pipelined: 16 requests at a time, `wrk -t1 -c50`",
                     "hello",
                     _pipelined,
                 ),
@@ -625,17 +645,18 @@ EXPERIMENTS = {
         ),
         Experiment(
             "halfsent",
-            "Hello on a new connection beside 10,000 half-sent requests, one client at a time",
+            "Half-sent requests: hello on new connections beside 10,000 of them, one client at a time",
             "hello",
             ("syncless", "node", "go nethttp", "gevent"),
             _half_sent,
         ),
         Experiment(
             "idle",
-            "Hello beside 10,000 idle connections: `wrk -t1 -c50`",
+            "Idle connections: hello beside 10,000 of them, `wrk -t1 -c50`",
             "hello",
             ("node", "go nethttp", *SERVERS, "uwsgi, router"),
             _idle,
+            measure=MEMORY,
         ),
         *ASGI,
         *HTTP2,

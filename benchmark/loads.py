@@ -178,7 +178,7 @@ def idle_clients(port: int, wanted: int) -> Iterator[list[socket.socket]]:
     try:
         for number in range(wanted):
             if time.monotonic() > end:
-                raise AssertionError(f"in two minutes only {number:,} connections had their answers")
+                raise AssertionError(f"in two minutes only {number:,} connections had their responses")
             try:
                 client = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS)
                 clients.append(client)
@@ -186,7 +186,7 @@ def idle_clients(port: int, wanted: int) -> Iterator[list[socket.socket]]:
                 client.recv(1000)
             except TimeoutError:
                 raise AssertionError(
-                    f"with {number:,} idle connections the next one has no answer in {PATIENCE_SECONDS:g} s"
+                    f"with {number:,} idle connections the next one has no response in {PATIENCE_SECONDS:g} s"
                 ) from None
         yield clients
     finally:

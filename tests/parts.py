@@ -296,7 +296,11 @@ PARTS = [
         after=("build", "sanitize"),  # whose tree it uses
         seconds=2 * 3600,
     ),
-    Part("docs", "the documentation site, every link of it", "make docs"),
+    Part(
+        "docs",
+        "the documentation site, every link of it",
+        "make docs && .venv/bin/python -m pytest -q tests/test_benchmark_pages.py",
+    ),
     Part(
         "fidelity", "all of the interpreter's own tests, patched", "make fidelity ARGS='--jobs 2'", alone=True
     ),

@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from benchmark import __main__ as program
-from benchmark import plots, quiet, report
+from benchmark import chapters, quiet, report, tables
 from benchmark.experiments import EXPERIMENTS
 from tests.waiting import eventually
 
@@ -160,26 +160,28 @@ def test_quick_run_is_not_recorded(run):
 
 def test_table_of_some_peers_leaves_out_what_is_said_of_the_others():
     ours = made_up([10.0])["peers"]["syncless"]
-    found = report.table({"name": "asgi-requests", "title": "Calls", "peers": {"syncless (ASGI)": ours}})
-    assert "syncless (ASGI)" in found and "times as many requests" not in found
+    result = {"name": "asgi-requests", "title": "Calls", "peers": {"syncless (ASGI)": ours}}
+    assert "syncless (ASGI)" in report.table(result) and not tables.missed(result)
 
 
 def test_table_says_under_which_conditions_it_was_made(run):
     result = run(looks(before=50), [10.0])[1]
-    origin = report.shown("wsgi-hello").partition("<small>")[2].replace("\n", " ")
-    assert f"commit {result['commit']}, load before 0.10; raw:" in origin
+    origin = report.tables_of(["wsgi-hello"]).partition("<small>")[2].replace("\n", " ")
+    assert f"commit {result['commit']}; load before at most 0.10." in origin
 
 
 FIGURE = re.compile(r"(?<![\w.,-])\d[\d,]*(?:\.\d+)?(?= ?(?:%|(?:times|[nµm]?s|bytes|[kM]B|requests/s)\b))")
 
 
 def test_figures_in_prose_are_in_the_tables():
-    """What the README and the page of benchmarks say beside their tables is not generated."""
+    """What the README and the pages of benchmarks say beside their tables is not generated."""
     readme = re.sub(r"^```.*?^```", "", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
-    prose = [readme, report.INTRODUCTION, *(each.note for each in EXPERIMENTS.values())]
-    rows = [line for line in report.PAGE.read_text().splitlines() if line.startswith("|")]
+    prose = [readme, *(each.introduction for each in chapters.CHAPTERS)]
+    prose += [each.note for each in EXPERIMENTS.values()]
+    pages = (path.read_text() for path in report.DOCS.glob("benchmarks/*.md"))
+    rows = [line for page in pages for line in page.splitlines() if line.startswith("|")]
     known = set(re.findall(r"\d[\d,]*(?:\.\d+)?", "\n".join(rows))) | {
-        str(each) for each in plots.THEN.values()
+        str(each) for each in chapters.THEN.values()
     }
     assert set(FIGURE.findall("as 1,234 µs, 5.6 times and 7 %")) == {"1,234", "5.6", "7"}
     assert {each for text in prose for each in FIGURE.findall(text)} <= known

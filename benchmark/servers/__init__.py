@@ -30,7 +30,8 @@ BODY = b"Hello, World!"
 
 HELD = ("held c", "held python")
 ARENA = ("sum", "items", "upload", "database")
-WSGI = ("hello", "logged", "sleep", "json", "big", "fib", "fib native", "flask", "django", *HELD, *ARENA)
+FRAMEWORKS = ("flask", "django", "django database")
+WSGI = ("hello", "logged", "sleep", "json", "big", "fib", "fib native", *FRAMEWORKS, *HELD, *ARENA)
 SILENT = tuple(name for name in WSGI if name != "logged")
 """of servers that have no access log of their own"""
 
@@ -490,6 +491,7 @@ ANSWERS: dict[str, tuple[bytes | None, bytes]] = {
     "json": (apps.POSTED, apps.summary(apps.POSTED)),
     "fib": (None, b"1884755131"),
     "fib native": (None, b"1884755131"),
+    "django database": (None, b"item 10000"),
     "sum": (b"5", b"5"),
     "upload": (apps.UPLOAD, str(len(apps.UPLOAD)).encode()),
     "items": (None, apps.listing(apps.with_totals(apps.ITEMS))),

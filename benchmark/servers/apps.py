@@ -85,10 +85,9 @@ def stored(n):
     return {"id": n, "name": f"item {n}", "price": n // 100, "quantity": 1 + n % 20, "active": n % 3 == 0}
 
 
-def database():
-    """Of 100,000 items in SQLite the first 50 with a price between 100 and 500."""
+def make_database():
+    """100,000 items in SQLite."""
     import sqlite3
-    import threading
 
     if not DATABASE.exists():
         made = DATABASE.with_suffix(f".{os.getpid()}")
@@ -101,6 +100,14 @@ def database():
             connection.executemany("insert into items values (:id, :name, :price, :quantity, :active)", rows)
         connection.close()
         made.replace(DATABASE)
+
+
+def database():
+    """The first 50 items with a price between 100 and 500."""
+    import sqlite3
+    import threading
+
+    make_database()
     local = threading.local()
     query = f"select {', '.join(stored(0))} from items where price between ? and ? limit 50"
 
@@ -211,7 +218,8 @@ def flask():
     return app
 
 
-def django():
+def django(from_database=False):
+    """A hello, or the name of an item that the ORM reads."""
     import sys
 
     import django
@@ -220,17 +228,32 @@ def django():
     from django.http import HttpResponse
     from django.urls import path
 
+    if from_database:
+        make_database()
+    engine = {"ENGINE": "django.db.backends.sqlite3", "NAME": DATABASE, "CONN_MAX_AGE": None}
     settings.configure(
-        ROOT_URLCONF="benchmark_urls", ALLOWED_HOSTS=["*"], SECRET_KEY="benchmark", DEBUG=False, MIDDLEWARE=[]
+        ROOT_URLCONF="benchmark_urls",
+        ALLOWED_HOSTS=["*"],
+        SECRET_KEY="benchmark",
+        DEBUG=False,
+        MIDDLEWARE=[],
+        DATABASES={"default": engine},
     )
     django.setup()
+    from django.db import models
+
+    class Item(models.Model):
+        name = models.TextField()
+
+        class Meta:
+            app_label, db_table, managed = "benchmark", "items", False
+
+    def view(request):
+        body = Item.objects.get(pk=10_000).name.encode() if from_database else BODY
+        return HttpResponse(body, content_type="text/plain", headers={"Content-Length": str(len(body))})
+
     urls = type(sys)("benchmark_urls")
-    urls.urlpatterns = [
-        path(
-            "",
-            lambda request: HttpResponse(BODY, content_type="text/plain", headers={"Content-Length": "13"}),
-        )
-    ]
+    urls.urlpatterns = [path("", view)]
     sys.modules["benchmark_urls"] = urls
     return get_wsgi_application()
 
@@ -261,6 +284,7 @@ def named(name, sleep=time.sleep):
         "fib native": native,
         "flask": flask,
         "django": django,
+        "django database": lambda: django(from_database=True),
         "echo": lambda: echo,
         "slow": lambda: slow(sleep),
         "sum": lambda: added,

@@ -28,7 +28,7 @@ else:
         workers=workers,
         preload=True,
         access_log=log,
-        patch=standby > 0 or name in ("database", "patched"),
+        patch=standby > 0 or name in ("database", "django database", "patched"),
         standby_threads=standby,
         recorded_waits=64 if name == sys.argv[2] else 0,
         http2="cleartext" if name.startswith("http2") else "off",

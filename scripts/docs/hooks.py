@@ -75,6 +75,12 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    """Pictures are loaded when a reader comes near them, except for the first of a page."""
+    first, image, rest = html.partition("<img ")
+    return first + image + rest.replace("<img ", '<img loading="lazy" ')
+
+
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     here = path_of(page.file.src_uri)
 

@@ -1,4 +1,5 @@
-"""Makes the screenshots of the documentation anew: ``python -m scripts.docs.screenshots``. Needs Chromium.
+"""Makes the screenshots of the documentation anew: ``python -m scripts.docs.screenshots``. Needs Chromium and
+matplotlib.
 
 The demo of ``make serve`` runs with a few slow requests. Its front page, its list of tasklets, its status
 page and a session of the console are photographed into docs/pictures/. So is the slow request of a shop.
