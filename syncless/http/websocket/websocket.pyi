@@ -52,8 +52,8 @@ class WebSocket:
         """Answers the handshake. BadRequest or UpgradeRequired if the client's is wrong: the server answers
         400 or 426 to it."""
     def check(self, compression: bool = True) -> tuple[list[tuple[str, str]], Sequence[Any]]:
-        """The fields and extensions with which accept() answers the handshake; BadRequest or UpgradeRequired
-        if it is wrong."""
+        """The fields of the handshake's response, and what it says of compression. BadRequest or
+        UpgradeRequired if the client's is wrong."""
     def receive(self) -> str | bytes | None:
         """The next message: str for text, bytes for binary; None when the WebSocket has been closed. Answers
         pings meanwhile, and sends them when the client is silent (Limits.ping_seconds)."""
@@ -61,7 +61,7 @@ class WebSocket:
     def __next__(self) -> str | bytes: ...
     def send(self, message: str | bytes | bytearray | memoryview) -> None:
         """Sends a text or a binary message, waiting while the client is slow. WebSocketClosed if it is
-        closed."""
+        closed. If a Timeout or kill() cuts the wait, the client gets the message as a whole or not at all."""
     def ping(self, payload: bytes = b"") -> None:
         """Sends a ping of up to 125 bytes."""
     def close(self, code: int = 1000, reason: str = "") -> None:
