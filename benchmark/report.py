@@ -212,11 +212,11 @@ def tables_of(names: list[str] | None = None) -> str:
 
 
 def wrapped(text: str) -> str:
-    """Lines of prose, at most 118 columns wide. Tables, pictures and HTML stay as they are."""
+    """Lines of prose, at most 118 columns wide. Tables and HTML stay as they are."""
     lines = []
     for line in text.splitlines():
         indent = re.match(r"(?:-   |- | )*", line)[0]  # type: ignore[index]
-        keeps = line.startswith(("|", "<div")) or line.lstrip().startswith("![")
+        keeps = line.startswith(("|", "<div"))
         options = {"break_on_hyphens": False, "break_long_words": False, "initial_indent": indent}
         options["subsequent_indent"] = " " * len(indent)
         lines.append(line if keeps else textwrap.fill(line[len(indent) :], 118, **options))
