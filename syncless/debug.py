@@ -188,7 +188,7 @@ def _log(seconds: float, stack: str) -> None:
 
 
 def _log_bytecodes(bytecodes: int, tasklet: Tasklet[Any], stack: str) -> None:
-    _logger().warning("%s has run %d bytecodes without giving way:\n%s", tasklet.name, bytecodes, stack)
+    _logger().warning("%s has run %d bytecodes without yielding:\n%s", tasklet.name, bytecodes, stack)
 
 
 class BytecodeWatchdog:

@@ -75,7 +75,7 @@ def next_woken():
     global watcher
     cdef Scheduler loop = get_loop()
     if watcher is not None:
-        raise RuntimeError("another tasklet is in next_woken() already")
+        raise RuntimeError("another tasklet is already in next_woken()")
     watcher = loop.current
     try:
         loop.park("a wake-up", None, NEVER)

@@ -321,7 +321,7 @@ cdef class Loop(Scheduler):
     @timer_slack.setter
     def timer_slack(self, seconds: float) -> None:
         if not 0 <= seconds <= 1:
-            raise ValueError(f"timer_slack={seconds!r}: give seconds from 0 to 1")
+            raise ValueError(f"timer_slack must be from 0 to 1 seconds, not {seconds!r}")
         self.slack = <int64_t> (seconds * 1e9)
 
     def hopeless(self) -> bool:

@@ -233,7 +233,9 @@ class NonblockingText:
                 self._held = 0
                 if self._dropped:
                     dropped, self._dropped = self._dropped, 0
-                    self._write_all(f"syncless: nobody read this; {dropped} lines are dropped\n".encode())
+                    self._write_all(
+                        f"syncless: this stream was not read; {dropped} lines were dropped\n".encode()
+                    )
             finally:
                 self._token.append(None)
             if not self._waiting or not self._take():
@@ -298,8 +300,8 @@ _standard: dict[str, NonblockingText] = {}
 
 
 def standard(name: str) -> Any:
-    """sys.stdout or sys.stderr as a stream on which writing never waits; the very object where it is no plain
-    file, or None."""
+    """sys.stdout or sys.stderr as a stream on which writing never waits; the very object where it is not a
+    regular file, or None."""
     stream = getattr(sys, name)
     if not is_plain(stream):
         return stream

@@ -428,7 +428,7 @@ cdef PyObject* raise_first(BaseTasklet tasklet) noexcept:
 
 
 cdef int refuse_spawn() except -1:
-    raise RuntimeError("the thread of this loop has ended: nothing can be spawned in it any more")
+    raise RuntimeError("cannot spawn a tasklet in this loop: its thread has ended")
 
 
 def spawn(function, *args, **kwargs) -> Tasklet:
@@ -617,7 +617,7 @@ cdef class local:
     cdef BaseTasklet present(self):
         cdef BaseTasklet tasklet = get_loop().current
         if tasklet is None:
-            raise RuntimeError("a callback of the loop has no tasklet, and no values in a local")
+            raise RuntimeError("a callback of the loop has no tasklet, so a local has no values there")
         owner = (<Tasklet> tasklet).owner_of_locks() if isinstance(tasklet, Tasklet) else tasklet
         return <BaseTasklet> owner if isinstance(owner, BaseTasklet) else tasklet   # main, for a handler
 

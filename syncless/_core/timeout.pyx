@@ -103,9 +103,9 @@ cdef class Timeout(BaseException):
         cdef Loop loop = get_loop()
         cdef int64_t when = deadline_after(self.seconds)
         if self.timer.index >= 0:
-            raise RuntimeError("this timeout has been started already")
+            raise RuntimeError("this timeout has already been started")
         if loop.current is None:
-            raise RuntimeError("a timeout needs a tasklet to be raised in; a callback of the loop has none")
+            raise RuntimeError("a timeout needs a tasklet to interrupt; a callback of the loop has none")
         if when != NEVER:
             loop.timers.add(&self.timer, when)
             Py_INCREF(self)             # the heap owns a reference while it is set
@@ -217,7 +217,7 @@ class deadline(Timeout):
         late = broke_off(self, value)
         end_block(self, kind)
         if late or value is self:
-            error = TimeoutError(f"the deadline of {self} is over{time_in(self)}")
+            error = TimeoutError(f"the deadline of {self} has passed{time_in(self)}")
             raise error from (value if late else None)
         return False
 

@@ -213,7 +213,7 @@ def _import(name: str) -> ModuleType:
                 f"{last!r} is an attribute of module {parent!r}: write {parent}:{last}"
             ) from None
         looked = ", ".join(filter(None, sys.path[:3]))
-        raise ApplicationNotFound(f"there is no module {error.name!r} (looked in {looked} ...)") from None
+        raise ApplicationNotFound(f"there is no module {error.name!r} (searched in {looked} ...)") from None
     except Exception as error:
         raise ApplicationFailed(own_traceback(error)) from None
 
@@ -254,7 +254,7 @@ def _check_call(name: str, factory: Any, args: list[Any], kwargs: dict[str, Any]
 
     if not callable(factory):
         raise ApplicationNotFound(
-            f"{name} is not a function that returns the application, but {factory!r}; if that is the "
+            f"{name} is not a function that returns the application, but {factory!r}; if this is the "
             "application, leave out () and --factory"
         )
     try:
@@ -264,7 +264,9 @@ def _check_call(name: str, factory: Any, args: list[Any], kwargs: dict[str, Any]
             advice = "if it is the application itself, leave out () and --factory"
         else:
             advice = "write its arguments, which are literals: 'module:create_app(\"production\")'"
-        raise ApplicationNotFound(f"{name} cannot be called so: {error}; {advice}") from None
+        raise ApplicationNotFound(
+            f"{name} cannot be called with these arguments: {error}; {advice}"
+        ) from None
     except ValueError:  # a callable in C may have no signature
         pass
 

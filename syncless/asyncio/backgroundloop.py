@@ -127,7 +127,7 @@ def await_(awaitable: Awaitable[T], timeout: float | None = None) -> T:
     if loop is here and not isinstance(loop, EventLoop):
         raise RuntimeError(f"await_() would stop the {type(loop).__name__} that runs here: use await")
     if current() is None:
-        raise RuntimeError("await_() needs a tasklet, and this is a callback of the engine: spawn one")
+        raise RuntimeError("await_() needs a tasklet, but this is a callback of the engine: spawn one")
     future: asyncio.Future[T] = asyncio.ensure_future(awaitable, loop=loop)
     done = Event()
     future.add_done_callback(lambda _: done.set())

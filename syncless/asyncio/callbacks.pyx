@@ -310,7 +310,7 @@ cdef class Callbacks:
     @blocking.setter
     def blocking(self, value):
         if value not in ("park", "warn", "block"):
-            raise ValueError(f"blocking is 'park', 'warn' or 'block', not {value!r}")
+            raise ValueError(f"blocking must be 'park', 'warn' or 'block', not {value!r}")
         self.dispatcher.blocks = value == "block"
         self.dispatcher.warns = value == "warn"
         self.dispatcher.told = set()

@@ -53,7 +53,10 @@ class _NoSelector(selectors.BaseSelector):
     """In the place of the selector that an asyncio loop usually waits in."""
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        raise NotImplementedError("this loop waits in the engine's loop: use add_reader() and add_writer()")
+        raise NotImplementedError(
+            "this loop has no selector, because it waits in the engine's loop: use add_reader() and "
+            "add_writer()"
+        )
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
         raise KeyError(fileobj)
@@ -261,7 +264,7 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
     @executor.setter
     def executor(self, value: str) -> None:
         if value not in ("threads", "tasklets"):
-            raise ValueError(f"executor is 'threads' or 'tasklets', not {value!r}")
+            raise ValueError(f"executor must be 'threads' or 'tasklets', not {value!r}")
         self._executor = value
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:

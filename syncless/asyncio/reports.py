@@ -51,7 +51,7 @@ def _is_library(frame: FrameType) -> bool:
 def tell_wait(task: Any, site: Site, seconds: float) -> None:
     """A callback or task has waited in calls that stop any other loop."""
     logger.warning(
-        "waited %.3f s in %s at %s:%d; only this task was held up: %s",
+        "waited %.3f s in %s at %s:%d; only this task was blocked: %s",
         *(seconds, site.function, site.file, site.line, task),
     )
 

@@ -196,7 +196,7 @@ cdef class SocketTransport(Endpoint):
             try:
                 self.follow()
             except OSError as error:                    # no memory: a transport that hears nothing never ends
-                self._fatal_error(error, "Fatal error: the transport cannot be waited for.")
+                self._fatal_error(error, "Fatal error: cannot wait for the transport.")
 
     cdef int on_ready(self, Loop engine, int bits) except -1:
         if bits & READ and self.reader is not None:

@@ -73,7 +73,7 @@ def _help(group: Group) -> None:
 
 
 PATCHED_ON_REQUEST = {
-    "cpu": "run long computations (compression, hashing) in threads",
+    "cpu": "run long computations (compression, hashing) in OS threads",
     "native": "make C libraries that are known to be safe wait cooperatively",
 }
 """Area -> help."""
@@ -193,8 +193,8 @@ def _refuse_of_others(parser: Parser, path: str, options: argparse.Namespace) ->
     """Where root is to become another user, who could else choose the options of root."""
     if (options.user or options.group) and path and is_privileged() and not only_roots(path):
         parser.error(
-            f"{path}: root reads it before it becomes another user, so only root may be able to change it: "
-            "chown root and chmod go-w the file, in a directory that only root may write"
+            f"{path}: root reads this file before switching to another user, so only root may be able to "
+            "change it: chown root and chmod go-w the file, in a directory that only root may write to"
         )
 
 

@@ -28,24 +28,24 @@ VARIABLES = {
     "SYNCLESS_CONFIG": "path of the configuration file, like `--config`",
     "SYNCLESS_CONSOLE": "`1`, or the path of a socket: `syncless console PID` (or the path) may attach",
     "SYNCLESS_LOOP": "`epoll` (default on Linux), `kqueue`, `poll` or `select`: how the loop waits",
-    "SYNCLESS_RESOLVER": "`thread`: names are looked up by the C library, in threads",
-    "SYNCLESS_CHUNK_CACHE": "`0`: frame stacks are unmapped, as by the interpreter, and not kept for later",
-    "SYNCLESS_BUILD": "when syncless is built: `release` (default), `debug` or `asan`",
-    "PORT": "port on all addresses, if no other source says `--bind`",
-    "WEB_CONCURRENCY": "number of workers, if no other source says `--workers`",
+    "SYNCLESS_RESOLVER": "`thread`: look up names with the C library, in OS threads",
+    "SYNCLESS_CHUNK_CACHE": "`0`: unmap frame stacks as the interpreter does, instead of keeping them",
+    "SYNCLESS_BUILD": "kind of build, read when syncless is built: `release` (default), `debug` or `asan`",
+    "PORT": "port on all addresses, if no other source sets `--bind`",
+    "WEB_CONCURRENCY": "number of workers, if no other source sets `--workers`",
     "SCRIPT_NAME": "path below which the application is mounted, with gunicorn's worker class only",
     "NO_COLOR": "not empty: no colours on a terminal",
     "TERM": "`dumb`: no colours on a terminal",
     "RES_OPTIONS": "options of the resolver, see resolv.conf(5)",
-    "LD_LIBRARY_PATH": "folders of libraries, where those named to `patch_native()` may be, see ld.so(8)",
+    "LD_LIBRARY_PATH": "folders in which `patch_native()` looks for libraries, see ld.so(8)",
     "LOCALDOMAIN": "search list of the resolver, see resolv.conf(5)",
     "LISTEN_PID": "set by systemd: the process that inherits the sockets",
     "LISTEN_FDS": "set by systemd: number of inherited sockets, from descriptor 3 on",
-    "LISTEN_FDNAMES": "set by systemd: names of these sockets, which are not used",
-    "NOTIFY_SOCKET": "set by systemd: where the server says that it is ready, reloads or stops",
-    "WATCHDOG_USEC": "set by systemd: microseconds within which the server must say that it is alive",
-    "WATCHDOG_PID": "set by systemd: the process that must say so",
-    "XDG_RUNTIME_DIR": "directory in which the sockets of `syncless console` are made",
+    "LISTEN_FDNAMES": "set by systemd: names of these sockets (not used)",
+    "NOTIFY_SOCKET": "set by systemd: where the server reports that it is ready, reloads or stops",
+    "WATCHDOG_USEC": "set by systemd: microseconds within which the server must report that it is alive",
+    "WATCHDOG_PID": "set by systemd: the process that must report it",
+    "XDG_RUNTIME_DIR": "directory for the sockets of `syncless console`",
 }
 """Every environment variable that syncless reads -> its meaning."""
 RESERVED = (
@@ -172,11 +172,11 @@ class Options:
             name = variable.removeprefix("SYNCLESS_").lower()
             try:
                 if name in IN_FILES_ONLY:
-                    raise ValueError(f"no variable sets {name}; use the configuration file")
+                    raise ValueError(f"{name} cannot be set by a variable; use the configuration file")
                 if name not in names:
                     near = closest(name, names)
                     advice = f"; did you mean SYNCLESS_{near.upper()}?" if near else ""
-                    complain(f"the environment variable {variable} is unknown and sets nothing{advice}")
+                    complain(f"the environment variable {variable} is unknown and has no effect{advice}")
                 elif name.startswith("limit_"):
                     limits[name.removeprefix("limit_")] = limit_value(name.removeprefix("limit_"), text)
                 else:

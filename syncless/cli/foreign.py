@@ -178,7 +178,7 @@ def translated(arguments: Sequence[str], spelled: dict[str, str] | None = None) 
         if name == PROXY and (equals or (rest and rest[0].lower() in MODES)):
             mode = value if equals else rest.pop(0)
             if mode.lower() not in MODES:
-                raise Foreign(f"{PROXY} takes auto, v1, v2, off or nothing, not {mode!r}")
+                raise Foreign(f"{PROXY} must be auto, v1, v2, off or nothing, not {mode!r}")
             ours += MODES[mode.lower()]
             continue
         if name not in ACCEPTED and name not in TOGETHER:
@@ -255,7 +255,7 @@ HOOK = "write a function for --hook {}=module:function; docs/howto/hooks.md has 
 SETTINGS = {
     "logconfig_dict": "write [logging] in syncless.toml",
     "secure_scheme_headers": FIELDS,
-    "tmp_upload_dir": "leave it out: a body is read as it comes",
+    "tmp_upload_dir": "leave it out: a body is read as it arrives",
     "default_proc_name": "leave it out: pip install 'syncless[titles]' names the processes",
     "ssl_context": "write serve(ssl_context=...) in a program",
     **dict.fromkeys(("on_starting", "when_ready"), HOOK.format("on_start")),

@@ -59,8 +59,8 @@ def status(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="syncless status",
-        description="Shows what a server is doing that was started with --status ADDRESS.",
-        epilog="The default ADDRESS is that of SYNCLESS_STATUS, or of the configuration file.",
+        description="Shows what a server started with --status ADDRESS is doing.",
+        epilog="The default ADDRESS comes from SYNCLESS_STATUS, or from the configuration file.",
     )
     parser.add_argument(
         "address", nargs="?", help=":port, 127.0.0.1:port, http://127.0.0.1:port/ or unix:/path"
@@ -78,7 +78,9 @@ def _configured(file: str | None) -> str:
     found |= known.from_variables(os.environ)
     if not found.get("status"):
         where = f"{name} has no `status`" if name else "there is no configuration file with `status` here"
-        raise NoStatus(f"which server? {where}; write its address: syncless status 127.0.0.1:9100")
+        raise NoStatus(
+            f"which server? {where}; write its address, for example syncless status 127.0.0.1:9100"
+        )
     return str(found["status"])
 
 
@@ -102,11 +104,11 @@ def ask(text: str, bind: Bind) -> str:
     except (ConnectionRefusedError, FileNotFoundError):
         raise NoStatus(f"no server listens at {text}; start one with --status {text}") from None
     except TimeoutError:
-        raise NoStatus(f"the server at {text} has not answered for {SECONDS:g} s") from None
+        raise NoStatus(f"the server at {text} has not responded for {SECONDS:g} s") from None
     except http.client.HTTPException as error:
         raise NoStatus(f"{text} is not an HTTP server: {error!r}") from None
     except OSError as error:
-        raise NoStatus(f"cannot ask {text}: {error.strerror or error}") from None
+        raise NoStatus(f"cannot query {text}: {error.strerror or error}") from None
     finally:
         connection.close()
     return body
@@ -226,9 +228,9 @@ def _worker(worker: dict[str, Any]) -> tuple[str, ...]:
 def _state(worker: dict[str, Any]) -> tuple[str, str]:
     """In words, and how they are painted."""
     if not worker["answers"]:
-        return f"no answer for {duration(worker['silent_seconds'])}", RED
+        return f"no response for {duration(worker['silent_seconds'])}", RED
     if worker.get("held_seconds", 0.0) > 0.2:
-        return f"stalls for {duration(worker['held_seconds'])}", RED
+        return f"blocked for {duration(worker['held_seconds'])}", RED
     return worker["state"], "" if worker["state"] == "ready" else YELLOW
 
 

@@ -15,7 +15,9 @@ from syncless.console.server import VARIABLE, socket_path
 HELD_SECONDS = 1.0
 """When the process has been silent for this long, it is asked whether its loop runs. After the same time
 without an answer, the user gets a notice."""
-GREETING = "A prompt in process {}; its tasklets go on. debug.print_tasklets() shows them. Ctrl-D leaves."
+GREETING = (
+    "A prompt in process {}; its tasklets keep running. debug.print_tasklets() shows them. Ctrl-D leaves."
+)
 
 
 class _Connection:
@@ -43,7 +45,7 @@ class _Connection:
             message = decode(bytes(line))
             if self._told:
                 self._told = False
-                self.notice("the process answers again")
+                self.notice("the process responds again")
             if "pong" not in message:
                 return message
             self._asked = False
@@ -59,7 +61,7 @@ class _Connection:
             self.ask({"ping": True})
         elif not self._told:
             self._told = True
-            self.notice("the process does not answer: some code holds its loop; waiting for it")
+            self.notice("the process does not respond, because some code blocks its loop; waiting for it")
 
     def close(self) -> None:
         self.sock.close()
@@ -125,8 +127,8 @@ def connected(target: str) -> _Connection | None:
             reason = f"no such process: {pid}"
         elif isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
             reason = (
-                f"{target} has no console that you can open: start it with {VARIABLE}=1 in its environment, "
-                "or let it call syncless.console.listen()"
+                f"{target} has no console that you can open: start the process with {VARIABLE}=1 in its "
+                "environment, or let it call syncless.console.listen()"
             )
         else:
             reason = f"{target}: {error}"

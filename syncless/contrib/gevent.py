@@ -37,9 +37,9 @@ try:
 except ImportError as error:
     missing = (error.name or "").rpartition(".")[2]
     if missing in ("cffi", "_cffi_backend"):
-        needs = "cffi, by which gevent calls libuv: pip install 'syncless[gevent]'"
+        needs = "cffi, through which gevent calls libuv: pip install 'syncless[gevent]'"
     else:
-        needs = f"a gevent that has libuv, as its wheels do, and this one cannot load it ({error})"
+        needs = f"a gevent with libuv, as in its wheels, but this one cannot load libuv ({error})"
     raise ImportError(f"syncless.contrib.gevent needs {needs}", name=error.name) from error
 
 WATCHERS = ("io", "timer", "signal", "idle", "prepare", "check", "fork", "async_", "child", "stat")
@@ -213,7 +213,8 @@ def install() -> None:
         return
     if _hub_local.get_hub_if_exists() is not None:
         raise RuntimeError(
-            "gevent's hub is at work in this thread already: call syncless.contrib.gevent.install() before"
+            "gevent's hub already runs in this thread: call syncless.contrib.gevent.install() before it "
+            "starts"
         )
     _hub_local.set_default_hub_class(_hub_of_thread)
     Timeout.start, Timeout._on_expiration = _start, _expire

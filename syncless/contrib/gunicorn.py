@@ -41,21 +41,21 @@ from syncless.wsgi import Server, as_wsgi
 MOST_FIELDS = MOST["header_count"]
 LARGE_HEAD = MOST["head_bytes"]
 WITHOUT_EFFECT = {
-    "threads": "each request is a tasklet, of which thousands can wait: leave it out",
-    "limit_request_field_size": f"the whole head is limited instead, to {Limits.head_bytes} bytes; "
-    f"if it is more than 8190, to {LARGE_HEAD}",
-    "sendfile": "files go out by sendfile wherever the file system can do that",
+    "threads": "leave it out: each request is a tasklet, and thousands of them can wait",
+    "limit_request_field_size": f"syncless limits the whole head instead, to {Limits.head_bytes} bytes, or "
+    f"to {LARGE_HEAD} if the setting is more than 8190",
+    "sendfile": "syncless sends files with sendfile wherever the file system supports it",
     "header_map": "header fields with an underscore never reach the application",
     "forwarder_headers": "header fields with an underscore never reach the application; "
     "set the variable SCRIPT_NAME in the environment of gunicorn",
-    "protocol": "let clients and proxies speak HTTP/1.1; in nginx write proxy_pass for uwsgi_pass",
-    "http_protocols": "HTTP/1.1 is spoken; let the proxy in front speak HTTP/2 to browsers",
-    "http2_cleartext": "HTTP/1.1 is spoken; let the proxy in front speak HTTP/2 to browsers",
+    "protocol": "let clients and proxies speak HTTP/1.1; in nginx write proxy_pass instead of uwsgi_pass",
+    "http_protocols": "this worker speaks HTTP/1.1; let the proxy in front speak HTTP/2 to browsers",
+    "http2_cleartext": "this worker speaks HTTP/1.1; let the proxy in front speak HTTP/2 to browsers",
     "permit_obsolete_folding": "such requests get 400, as RFC 9112 requires",
     "strip_header_spaces": "such requests get 400, as RFC 9112 requires",
     "permit_unconventional_http_method": "a method is any token, as in RFC 9110",
-    "permit_unconventional_http_version": "HTTP/1.0 and HTTP/1.1 are spoken",
-    "casefold_http_method": "methods reach the application as they were sent",
+    "permit_unconventional_http_version": "this worker speaks HTTP/1.0 and HTTP/1.1",
+    "casefold_http_method": "methods reach the application unchanged",
     "root_path": "set the variable SCRIPT_NAME in the environment of gunicorn",
 }
 """gunicorn's settings that this worker cannot honour, and what happens or what to do instead."""
@@ -83,10 +83,10 @@ class Worker(base.Worker):
         """gunicorn's master calls it once, when it starts."""
         for name, instead in WITHOUT_EFFECT.items():
             if not is_default(config, name):
-                log.warning("syncless does not honour the setting %s: %s", name, instead)
+                log.warning("syncless ignores the setting %s: %s", name, instead)
         if config.limit_request_fields > MOST_FIELDS:
             log.warning(
-                "syncless takes %d header fields at most, so limit_request_fields=%d counts as that",
+                "syncless accepts at most %d header fields, so it reduces limit_request_fields=%d to that",
                 MOST_FIELDS,
                 config.limit_request_fields,
             )
@@ -164,7 +164,7 @@ class Worker(base.Worker):
         """The master has not heard from this worker for `timeout` seconds. An exception would wait for the
         loop, which stands still, so the process ends here."""
         stack = "".join(traceback.format_stack(interrupted_frame(frame)))
-        self.log.critical("The loop of this worker has been blocked, here:\n%s", stack.rstrip())
+        self.log.critical("The loop of this worker is blocked here:\n%s", stack.rstrip())
         try:
             self.cfg.worker_abort(self)
             self.cfg.worker_exit(self, self)

@@ -60,8 +60,8 @@ class Served:
         """Interrupts requests that still run. AssertionError if there are any, or if one has failed."""
         self._stop.set()
         self._thread.join()
-        assert not self._left, f"requests still ran when the test ended: {self._left}"
-        assert self.expects_errors or not self.errors, f"the application has failed:\n{self.errors}"
+        assert not self._left, f"requests were still running when the test ended: {self._left}"
+        assert self.expects_errors or not self.errors, f"the application failed:\n{self.errors}"
 
 
 class Servers:

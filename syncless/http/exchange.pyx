@@ -152,7 +152,7 @@ cdef class Exchange(Tasklet):
             if self.listener.counters is not None:
                 self.listener.counters.count_queued(<int64_t> (self.queued * 1e9))
             if self.queued * 1e9 > self.listener.limits.queue_ns:
-                raise QueuedTooLong(f"the request was {self.queued:.3f} s old before it could begin")
+                raise QueuedTooLong(f"the request waited {self.queued:.3f} s before it could begin")
         return 0
 
     cdef int conclude(self, Loop loop, BaseException failure) except -1:

@@ -225,9 +225,9 @@ cdef class Peer:
         if stream == NULL or (stream.fd < 0 and not stream.carried):
             raise ConnectionLost("the connection is closed")
         if someone_waits(self.waiters(loop, READ)):
-            raise RuntimeError("another tasklet is reading this body already")
+            raise RuntimeError("another tasklet is already reading this body")
         if self.wait(READ, "request body", limit) == TIMED_OUT:
-            raise BodyTimeout(f"no byte of the request body came for {limit / 1e9:g} s")
+            raise BodyTimeout(f"no byte of the request body arrived for {limit / 1e9:g} s")
         if self.stream != stream:
             raise ConnectionLost("the request has ended")
         if not self.upgraded:
@@ -244,7 +244,7 @@ cdef class Peer:
             raise BodyTimeout(f"the request body took longer than {by.body_total_ns / 1e9:g} s")
         if found == TOO_SLOW:
             raise BodyTimeout(
-                f"the request body comes more slowly than {by.body_rate:g} bytes per second")
+                f"the request body arrives more slowly than {by.body_rate:g} bytes per second")
         return 0
 
     # -- bytes that go ---------------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ cdef class Peer:
         if stream == NULL:                      # ended while Python code ran in the stream's layer
             self.fail_ended()
         if someone_waits(self.waiters(loop, WRITE)):
-            raise RuntimeError("another tasklet is sending on this connection already")
+            raise RuntimeError("another tasklet is already sending on this connection")
         if stream.carried:
             return (<Carried> owner).wait_writable(self)
         listener.data_rates.stalled(stream.fd, 0)
@@ -408,7 +408,7 @@ cdef class Peer:
             entry = loop.fds.entry(self.stream.fd)
             return &entry.readers if bit & READ else &entry.writers
         if loop is not self.listener.loop:
-            raise RuntimeError("a request of HTTP/2 can wait for its client in the thread of its server only")
+            raise RuntimeError("an HTTP/2 request can wait for its client only in the thread of its server")
         return &(<Carried> self.owner).readers if bit & READ else &(<Carried> self.owner).writers
 
     cdef int abort(self) except -1:

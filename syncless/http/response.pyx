@@ -86,7 +86,7 @@ cdef class Response:
         for i in range(PyList_GET_SIZE(headers)):
             item = <object> PyList_GET_ITEM(headers, i)
             if type(item) is not tuple or PyTuple_GET_SIZE(item) != 2:
-                raise TypeError(f"each header must be a tuple (name, value), not {item!r}")
+                raise TypeError(f"a header must be a tuple (name, value), not {item!r}")
             name = <object> PyTuple_GET_ITEM(item, 0)
             value = <object> PyTuple_GET_ITEM(item, 1)
             if not isinstance(name, str) or not isinstance(value, str):
@@ -104,7 +104,7 @@ cdef class Response:
         self.length = -1
         self.closes = False
         if self.code < 200:
-            raise ValueError(f"an application cannot answer with the interim status {status!r}")
+            raise ValueError(f"an application cannot send the interim status {status!r} as its response")
         self.has_date = self.has_server = False
         return self.listener.buffers.append(
             &self.head, PyBytes_AS_STRING(heads.status_line), PyBytes_GET_SIZE(heads.status_line))

@@ -82,7 +82,7 @@ def packed(text: str) -> bytes:
     try:
         address = socket.inet_pton(socket.AF_INET6, text)
     except OSError:
-        raise ValueError(f"{text!r} is no IP address") from None
+        raise ValueError(f"{text!r} is not an IP address") from None
     return address[12:] if address.startswith(MAPPED) else address
 
 
@@ -226,7 +226,7 @@ class Forwarding:
                     f"{', '.join((*FIELDS, REQUEST_START))}"
                 )
         if "forwarded" in self.fields and not {"forwarded", REQUEST_START}.issuperset(self.fields):
-            raise ValueError("trust Forwarded or the X- fields, not both: they could contradict each other")
+            raise ValueError("trust either Forwarded or the X- fields: both could contradict each other")
 
     def keeps(self, name: str) -> bool:
         return name in self.fields

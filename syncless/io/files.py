@@ -53,7 +53,7 @@ def open(
     if "b" not in mode and buffering == 0:
         raise ValueError("can't have unbuffered text I/O")
     if "b" in mode and buffering == 1:
-        raise ValueError("line buffering (buffering=1) is for text only")
+        raise ValueError("line buffering (buffering=1) works only in text mode")
     file = file if isinstance(file, int) else os.fspath(file)
     opener = None if isinstance(file, int) else lambda path, flags: _open(path, flags, 0o666)
     raw = RawFile(file, binary, opener=opener)

@@ -179,7 +179,10 @@ class Place:
             self.dir_fd = None
 
     def refusal(self, why: str) -> PermissionError:
-        text = f"{why}, and others than root may write the directory; choose one that only root may write"
+        text = (
+            f"{why}, and users other than root may write to the directory; choose a directory that only root "
+            "may write to"
+        )
         return PermissionError(errno.EPERM, text, self.path)
 
     # -- what is done there --------------------------------------------------------------------------------
@@ -196,7 +199,7 @@ class Place:
             if error.errno in (errno.ELOOP, errno.EMLINK) and self.guarded:
                 raise self.refusal("it is a symbolic link") from None
             if error.errno == errno.ENXIO and self.guarded:
-                raise self.refusal("it is a FIFO that nobody reads, a socket or a device") from None
+                raise self.refusal("it is a FIFO without a reader, a socket or a device") from None
             raise OSError(error.errno, error.strerror, self.path) from None
 
     def check(self, fd: int, owners: tuple[int, ...] | None = None) -> None:
@@ -206,7 +209,7 @@ class Place:
             return
         about = os.fstat(fd)
         if not (stat.S_ISREG(about.st_mode) or stat.S_ISFIFO(about.st_mode)):
-            raise self.refusal("it is no plain file")
+            raise self.refusal("it is not a regular file")
         if not _is_alone(about):
             raise self.refusal("it has several names (hard links)")
         theirs = self._folder.st_uid
@@ -234,7 +237,7 @@ class Place:
                 fd, made = self.open(flags | os.O_CREAT | os.O_EXCL), True
                 break
         else:
-            raise self.refusal("it comes and goes while it is opened")
+            raise self.refusal("it appeared and disappeared while it was opened")
         try:
             if made:
                 os.set_blocking(fd, True)

@@ -57,7 +57,7 @@ def bind_file(sock: socket.socket, path: str, mode: int, owner: Owner = (-1, -1)
         try:
             about = os.fstat(fd)
             if not stat.S_ISSOCK(about.st_mode) or about.st_uid != os.geteuid() or about.st_nlink != 1:
-                raise place.refusal("another file has been put in the place of the new socket")
+                raise place.refusal("another file has replaced the new socket")
             os.chown(f"/proc/self/fd/{fd}", *owner)
             os.chmod(f"/proc/self/fd/{fd}", mode)
         finally:
@@ -77,7 +77,9 @@ def remove_stale(path: str) -> None:
 
 def why_taken(path: str) -> str:
     """What stands in the way of binding to `path` (EADDRINUSE)."""
-    return "another program listens there" if is_socket(path) else "there is a file that is not a socket"
+    return (
+        "another program already listens there" if is_socket(path) else "there is a file that is not a socket"
+    )
 
 
 def is_socket(path: str) -> bool:

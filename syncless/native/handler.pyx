@@ -57,7 +57,7 @@ cdef class Handler:
     cdef int check(self, unsigned abi) except -1:
         if abi != SYNCLESS_NATIVE_ABI:
             raise ImportError(
-                f"the native handler {self.name} was compiled for version {abi} of syncless/native.h, and "
+                f"the native handler {self.name} was compiled for version {abi} of syncless/native.h, but "
                 f"this syncless has version {SYNCLESS_NATIVE_ABI}: compile it again")
         return 0
 
@@ -87,7 +87,7 @@ def load(path, str name not None, *, context=None, pieces=None) -> Handler:
         abi = ctypes.c_uint32.in_dll(library, "syncless_native_abi").value
     except ValueError:
         raise ImportError(
-            f"{os.fspath(path)} does not say for which version of syncless/native.h it was compiled: it "
+            f"{os.fspath(path)} does not say which version of syncless/native.h it was compiled for: it "
             f"needs a line SYNCLESS_LIBRARY or the symbol syncless_native_abi with the value {ABI}") from None
     try:
         function = library[name]

@@ -115,8 +115,8 @@ class NativeHandlers(Lane):
         threads = self._threads
         if threads is None:
             self._server.logs.errors.warning(
-                "native handlers answer no requests: all addresses of this server speak TLS, which is left "
-                "to the application"
+                "native handlers get no requests: all addresses of this server speak TLS, and requests "
+                "over TLS go to the application"
             )
             return
         for each in self._plain:
@@ -270,8 +270,8 @@ class NativeHandlers(Lane):
             busy = {(i, route): took for i, took, route in threads.busy() if route and took >= STUCK_SECONDS}
             for i, route in busy.keys() - self._told:
                 self._server.logs.errors.warning(
-                    f"native thread {i} has been in the handler of {route!r} for {busy[i, route]:.1f} s; all "
-                    "other connections of this thread wait"
+                    f"native thread {i} has been in the handler of {route!r} for {busy[i, route]:.1f} s; "
+                    "it blocks all other connections of this thread"
                 )
             self._told = set(busy)
 
@@ -280,7 +280,7 @@ class NativeHandlers(Lane):
         if missing:
             self._dropped += missing
             self._server.logs.errors.warning(
-                f"the access log was too slow; {missing} lines of native handlers are dropped"
+                f"the access log was too slow; {missing} lines of native handlers were dropped"
             )
 
     def _collect(self, threads: Threads) -> None:

@@ -131,7 +131,7 @@ def patch_all(
         if area not in AREAS:
             raise TypeError(_unknown(area))
         if chosen not in (True, False):
-            raise TypeError(f"the area {area!r} is turned on by True and off by False, not by {chosen!r}")
+            raise TypeError(f"the area {area!r} must be True (on) or False (off), not {chosen!r}")
     wanted = {area: patch for area, patch in AREAS.items() if choice.get(area, area not in OFF)}
     left_out: dict[str, Exception] = {}
 
@@ -158,9 +158,9 @@ def _left_out(errors: Mapping[str, Exception]) -> str:
     off = ", ".join(f"{area}=False" for area in errors)
     options = " ".join(f"--no-patch-{area}" for area in errors)
     return (
-        f"syncless cannot patch {', '.join(errors)} on this Python, and calls of theirs would block all "
+        f"syncless cannot patch {', '.join(errors)} on this Python, and their calls would block all "
         f"tasklets: {reasons}. Upgrade syncless (pip install --upgrade syncless), or use a Python that it "
-        f"knows. To run without these areas: {options}, or patch_all({off})"
+        f"supports. To run without these areas: {options}, or patch_all({off})"
     )
 
 
@@ -175,7 +175,7 @@ def _patch_of(area: str, what: str) -> Callable[[], bool]:
         return bool(_registry.apply({area: AREAS[area]}))
 
     patch.__name__ = patch.__qualname__ = f"patch_{area}"
-    patch.__doc__ = f"{what} Returns False if the area was patched already."
+    patch.__doc__ = f"{what} Return False if the area was already patched."
     return patch
 
 
@@ -256,8 +256,8 @@ def unpatch(*areas: str) -> None:
         left = sys.modules["syncless.patches.threads"].unended()
     if left:
         raise RuntimeError(
-            "the patch cannot be undone yet: threads that are tasklets have not ended, and would never run "
-            f"again. Join them, or shut down their executors: {', '.join(left)}"
+            "the patch cannot be undone yet: threads that are tasklets are still running, and would never "
+            f"run again. Join them, or shut down their executors: {', '.join(left)}"
         )
     _registry.undo(*(areas or reversed(_registry.areas())))
 

@@ -127,7 +127,7 @@ def _warn_of_early_uvloop() -> None:
     """Its C code keeps asyncio's note of the running loop, and signal.set_wakeup_fd, as it found them."""
     warnings.warn(
         "uvloop was imported before the patch, so only one of its loops can run in this thread at a time; "
-        "import it after patch_all(), or call it by syncless.run_in_thread()",
+        "import it after patch_all(), or call it with syncless.run_in_thread()",
         RuntimeWarning,
         stacklevel=2,
     )

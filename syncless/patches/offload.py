@@ -17,7 +17,7 @@ from syncless.patches.registry import Patcher, when_imported
 from syncless.tools.offloading import Offload
 
 THREADS = 32
-WHY = "is to run in an OS thread"
+WHY = "should run in an OS thread"
 
 _pool = Offload(THREADS, "offload")
 
@@ -121,5 +121,5 @@ def names_of(names: str | Iterable[str]) -> list[str]:
     found = [names] if isinstance(names, str) else list(names)
     for name in found:
         if not isinstance(name, str):
-            raise TypeError(f"offload takes import paths as text, such as 'zlib.compress', not {name!r}")
+            raise TypeError(f"offload expects import paths as str, such as 'zlib.compress', not {name!r}")
     return found

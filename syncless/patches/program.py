@@ -25,7 +25,7 @@ would block parks its tasklet.
                 long, where, and what would cure it
 --describe      first print to stderr what is patched
 --no-patch-AREA leave one area of the standard library alone
---patch-cpu     run long computations (compression, hashing) in threads
+--patch-cpu     run long computations (compression, hashing) in OS threads
 --patch-native  make C libraries that are known to be safe wait cooperatively
 """
 CHOICES = {f"--patch-{area}": (area, True) for area in OFF} | {

@@ -55,8 +55,8 @@ def _show_signature(old: Any, new: Any) -> None:
 def _check_thread(done: str) -> None:
     if _get_os_ident() != threading.main_thread().ident:
         raise RuntimeError(
-            f"the standard library can be {done} in the main thread only: signals go to that thread, "
-            "and each thread started under the patch is a tasklet of it"
+            f"the standard library can be {done} only in the main thread: it gets the signals, and each "
+            "thread started under the patch is a tasklet of it"
         )
 
 
@@ -64,7 +64,7 @@ def _is_class(owner: Any, member: str) -> bool:
     """False, with a warning, for what another tool has put in the place of a class."""
     if issubclass(type(owner), type):  # isinstance() believes what an object says
         return True
-    text = f"{member}() of {owner!r}, which is no class, is not patched and may hold up all tasklets"
+    text = f"{member}() of {owner!r} is not patched, because that is not a class, and may block all tasklets"
     warnings.warn(text, RuntimeWarning, stacklevel=3)
     return False
 
@@ -347,8 +347,8 @@ class Patcher:
             return
         if any(new is used for used in self._bound):
             raise ValueError(
-                f"{new!r} already replaces something else, so {module.__name__}.{name} "
-                "could not be told apart from it when the changes are undone"
+                f"{new!r} already replaces something else, so undoing the changes could not distinguish "
+                f"{module.__name__}.{name} from it"
             )
         self._bound.append(new)
         take_back = take_place(old, new)

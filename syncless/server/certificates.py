@@ -65,7 +65,7 @@ class TLSSettings:
             context.set_ciphers(self.ciphers or ":".join(CIPHERS))
         except ssl.SSLError:
             raise ValueError(
-                f"OpenSSL knows no cipher suite of {self.ciphers!r}; see `openssl ciphers -v`"
+                f"OpenSSL supports no cipher suite of {self.ciphers!r}; see `openssl ciphers -v`"
             ) from None
         if self.client_ca is not None:
             try:
@@ -73,8 +73,8 @@ class TLSSettings:
                     context.load_verify_locations(path)
             except ssl.SSLError as error:
                 raise ValueError(
-                    f"client_ca {self.client_ca}: {error.reason or error}; "
-                    "it must be PEM certificates of authorities"
+                    f"client_ca {self.client_ca}: {error.reason or error}; expected a PEM file of CA "
+                    "certificates"
                 ) from None
             context.verify_mode = ssl.CERT_REQUIRED
 
@@ -100,8 +100,8 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
     except ssl.SSLError as error:
         reason = f"{error.reason}; " if error.reason else ""
         raise ValueError(
-            f"certfile {certfile}{' with keyfile ' + keyfile if keyfile else ''}: {reason}"
-            f"it must be a PEM certificate and its key{'' if keyfile else ', or give its keyfile'}"
+            f"certfile {certfile}{' with keyfile ' + keyfile if keyfile else ''}: {reason}expected a PEM "
+            f"certificate and its key{'' if keyfile else ', or give its keyfile'}"
         ) from None
     return context
 
@@ -171,10 +171,11 @@ def make_certificates(
         import ssl
 
         if certfile or names:
-            raise ValueError("either ssl_context or certificate files, not both")
+            raise ValueError("ssl_context cannot be combined with certificate files")
         if settings.given():
             raise ValueError(
-                "an ssl_context has its own authorities, ciphers, versions and keys: give them there"
+                "client_ca, ciphers, tls_minimum and key_password cannot be combined with ssl_context; "
+                "set them on the context"
             )
         given = context
         return Certificates(given if not isinstance(given, ssl.SSLContext) else lambda: given)

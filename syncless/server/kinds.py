@@ -35,7 +35,7 @@ class Declared(NamedTuple):
         if lifespan not in LIFESPANS:
             raise ValueError(f"lifespan must be one of {', '.join(LIFESPANS)}, not {lifespan!r}")
         if root_path and not root_path.startswith("/"):
-            raise ValueError(f"root_path is a path such as /api, not {root_path!r}")
+            raise ValueError(f"root_path must be a path such as /api, not {root_path!r}")
         declared = cls(application, interface, (root_path or "").rstrip("/"), lifespan)
         plain = declared[1:] == cls(application)[1:] and not isinstance(application, Mapping)
         return application if plain else declared

@@ -150,7 +150,7 @@ class Server:
         peers = [trusted] if isinstance(trusted, str) else list(trusted)
         self.trusted = Trust(peers) if peers else None
         if proxy_protocol and self.trusted is None:
-            raise ValueError("proxy_protocol needs `trusted`, the addresses of the proxies that speak it")
+            raise ValueError("proxy_protocol needs `trusted`: the addresses of the proxies that speak it")
         self.proxy_protocol = proxy_protocol
         fields = [trusted_fields] if isinstance(trusted_fields, str) else trusted_fields
         self.trusted_fields = [name.lower() for name in fields]
@@ -172,7 +172,7 @@ class Server:
             raise ValueError("slow_request must not be negative")
         if slow_request and not self.limits.recorded_waits:
             raise ValueError(
-                "slow_request tells what a request has waited for: the limit recorded_waits must not be 0"
+                "slow_request reports the recorded waits of a request: the limit recorded_waits must not be 0"
             )
         self.slow_request = slow_request
         self.slow_requests: SlowRequests | None = None
@@ -229,7 +229,7 @@ class Server:
     def start(self: Self, bound: Callable[[], None] | None = None) -> Self:
         """Binds, calls ``bound``, and begins to accept. OSError with the address in it."""
         if self._opened or self.listeners:
-            raise RuntimeError("this server has been started already")
+            raise RuntimeError("this server has already been started")
         watch_hubs()
         self.told_to_stop = Event()  # applications find it
         self.logs.open()

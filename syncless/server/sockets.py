@@ -124,7 +124,7 @@ class SocketOptions:
             found = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         except socket.gaierror as error:
             both = bind.host.count(":") == 1
-            apart = "; a host and its port are two arguments, or one of `bind`" if both else ""
+            apart = "; pass host and port as two arguments, or as one string in `bind`" if both else ""
             why = f"cannot listen on {bind.host}: {error.strerror}{apart}"
             raise OSError(errno.EADDRNOTAVAIL, why) from None
         opened: list[socket.socket] = []
@@ -247,18 +247,16 @@ def owner_ids(text: str) -> tuple[int, int]:
         uid = -1 if not user else int(user) if user.isdecimal() else pwd.getpwnam(user).pw_uid
         gid = -1 if not group else int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
     except KeyError as error:
-        raise ValueError(
-            f"unix_owner {text!r}: there is no such owner of a UNIX socket: {error.args[0]}"
-        ) from None
+        raise ValueError(f"unix_owner {text!r}: {error.args[0]}") from None
     return uid, gid
 
 
 def _advice(error: OSError, address: Any) -> str:
-    taken = "another program listens there, choose another port (0 lets the system choose)"
+    taken = "another program already listens there; choose another port (0 lets the system choose)"
     refused = "start as root with --user NAME, or choose a port above 1023"
     if isinstance(address, str):
         taken = why_taken(address)
-        refused = "this user may not write to its directory"
+        refused = "this user may not write to the directory"
     return {
         errno.EADDRINUSE: f"; {taken}",
         errno.EACCES: f"; {refused}",

@@ -308,7 +308,7 @@ cdef class channel(Meeting):
 
     def __reduce__(self):
         if self.look():
-            raise TypeError("a channel for which tasklets wait cannot be pickled")
+            raise TypeError("a channel with waiting tasklets cannot be pickled")
         return _restored, (self._preference, self._schedule_all, self.closing)
 
     def __repr__(self):

@@ -159,7 +159,7 @@ cdef class StatefulTasklet(Tasklet):
     cdef Guard guarded(self):
         if self.state not in (NEW, DONE):
             raise RuntimeError(
-                "the tasklet has started: the handling of its exceptions must be set before")
+                "the handling of exceptions must be set before the tasklet starts")
         if self.guard is None:
             self.guard = Guard()
         return self.guard

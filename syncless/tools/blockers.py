@@ -78,7 +78,7 @@ class Stall(NamedTuple):
     def text(self) -> str:
         """The Python stack, and what it is in."""
         inside = f"  in C: {self.blocker}\n" if self.frames else ""
-        return f"{self.stack}{inside}  cure: {self.cure}\n"
+        return f"{self.stack}{inside}  fix: {self.cure}\n"
 
 
 def _base(path: str) -> str:
@@ -237,15 +237,15 @@ class Blockers:
         """A table in words: each place in the program once, with the function that took most of its time; the
         worst first."""
         if not self._found:
-            return f"blockers: nothing held the loop for {self.seconds * 1000:.0f} ms or longer\n"
-        rows = [f"blockers: code that held the loop for {self.seconds * 1000:.0f} ms or longer\n"]
+            return f"blockers: nothing blocked the loop for {self.seconds * 1000:.0f} ms or longer\n"
+        rows = [f"blockers: code that blocked the loop for {self.seconds * 1000:.0f} ms or longer\n"]
         places = [(list(chain(*place.values())), place) for place in self._found.values()]
         for times, place in sorted(places, key=lambda found: -sum(found[0])):
             blocker, cure = max(place, key=lambda cause: sum(place[cause]))
             often = "once" if len(times) == 1 else f"{len(times)} times"
             rows.append(
                 f"  {sum(times):8.3f} s  {often}, at most {max(times):.3f} s: {blocker}\n"
-                f"              cure: {cure}\n"
+                f"              fix: {cure}\n"
             )
         return "".join(rows)
 
@@ -263,8 +263,8 @@ DATA = ("_hashlib", "_md5", "_sha", "_blake2", "zlib", "_bz2", "_lzma", "binasci
 """Beginnings of the names of extension modules that hash or compress."""
 LIBC = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libc.musl", "linux-vdso")
 
-UNREAD = "if it computes, give it to another process; if it waits, @offload or run_in_thread()"
-PYTHON = "it computes in Python: give it to another process, or let it wait now and then (sleep(0))"
+UNREAD = "if it computes, move it to another process; if it waits, use @offload or run_in_thread()"
+PYTHON = "it computes in Python: move it to another process, or let it yield now and then with sleep(0)"
 WAIT = "it waits: patch_all() for Python itself, patch_native() for a module in C, or run_in_thread()"
 CTYPES = "it waits in C, below ctypes: @offload, patch_all(offload=[...]) or run_in_thread()"
 REFUSING = (

@@ -42,7 +42,7 @@ class TaskGroup:
 
     def __enter__(self) -> TaskGroup:
         if self._owner is not None:
-            raise RuntimeError("a TaskGroup can be entered once")
+            raise RuntimeError("a TaskGroup can be entered only once")
         self._owner = current()
         self._open = True
         return self

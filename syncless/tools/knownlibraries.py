@@ -140,15 +140,16 @@ LIBRARIES = [
     Library(
         "_sqlite3",
         REFUSED,
-        "SQLite's mutexes are recursive, so two tasklets could be inside one connection",
-        "two tasklets that share a connection meet a false 'database is locked'",
+        "the mutexes of SQLite are recursive, so two tasklets could use one connection at the same time",
+        "two tasklets that share a connection get a false 'database is locked'",
         r"(libsqlite3|_?sqlite3)\..*",
-        "patch_all(), under which the statements of sqlite3 let others run",
+        "patch_all(), under which other tasklets run during a statement of sqlite3",
     ),
     Library(
         "apsw",
         REFUSED,
-        "it is SQLite, whose mutexes are recursive, so two tasklets could be inside one connection",
+        "this is SQLite: its mutexes are recursive, so two tasklets could use one connection at the same "
+        "time",
         "a locked database",
         r"apsw\..*",
         'patch_all(offload=["apsw.Connection", "apsw.Cursor"])',

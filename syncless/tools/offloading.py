@@ -40,7 +40,7 @@ class Offload:
 
     def __init__(self, threads: int = THREADS, name: str = "offload"):
         if threads < 1:
-            raise ValueError(f"threads={threads}: at least one thread is needed")
+            raise ValueError(f"threads must be at least 1, not {threads}")
         self._threads = threads
         self._name = name
 
@@ -72,7 +72,9 @@ class Offload:
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"{function!r} is a coroutine function: await run_in_executor() there instead")
         if inspect.isgeneratorfunction(function):
-            raise TypeError(f"{function!r} is a generator function: its code runs where its items are taken")
+            raise TypeError(
+                f"{function!r} is a generator function: its code runs in the caller that iterates over it"
+            )
         if not callable(function):
             raise TypeError(f"offload needs a function, not {type(function).__name__}")
 

@@ -167,7 +167,7 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
             except BaseException:
                 LOGGER.critical("Exception in initializer:", exc_info=True)
                 del self._here.worker
-                self._refusal = BrokenThreadPool("a thread initializer failed: no thread can make calls")
+                self._refusal = BrokenThreadPool("a thread initializer failed, so no thread can run calls")
                 raise self._refusal from None
 
 

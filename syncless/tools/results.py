@@ -29,7 +29,7 @@ class AsyncResult(Generic[T]):
         try:
             self._unset.pop()
         except IndexError:
-            raise RuntimeError("the result has been set already") from None
+            raise RuntimeError("the result has already been set") from None
         self._value, self._exception = value, exception
         self._done.set()
 
@@ -56,7 +56,7 @@ class AsyncResult(Generic[T]):
         """Returns the value, or raises the exception. TimeoutError if it is not set within `timeout` seconds,
         or at once without `block`."""
         if not self._done.is_set() and not (block and self._done.wait(timeout)):
-            raise TimeoutError("there is no result yet")
+            raise TimeoutError("the result is not ready yet")
         if self._exception is not None:
             raise self._exception
         return self._value  # type: ignore[no-any-return]

@@ -410,10 +410,10 @@ def test_unit_of_something_else_is_refused(folder, capsys, text):
 
 
 MISTAKES = {
-    "root_path": ("x", "{} is a path such as /api, not 'x'"),
+    "root_path": ("x", "{} must be a path such as /api, not 'x'"),
     "trusted": ("x", "{}: write an address, a network (10.0.0.0/8), unix or *, not 'x'"),
     "certfile": ("none", "{} none: No such file or directory"),
-    "compress": ("x", "{} is a list of media types such as text/html or text/*, not 'x'"),
+    "compress": ("x", "{} must be a list of media types such as text/html or text/*, not 'x'"),
     "limit_head_bytes": ("1G", "{} can be 60000 at most, not 1073741824"),
     "bind": ("x:y", "{}: invalid address 'x:y'; write host:port, "),
 }

@@ -74,7 +74,7 @@ def make_trap(kind, folder):
 
 
 WHY = {
-    "symbolic link": "it is a symbolic link, and others than root may write the directory",
+    "symbolic link": "it is a symbolic link, and users other than root may write to the directory",
     "hard link": "it has several names (hard links)",
     "file of root": f"it belongs to user 0, not to user {WHO.pw_uid} (chown it)",
     "directory": "logs on the way to it is a symbolic link",

@@ -166,7 +166,7 @@ def test_hub_that_is_at_work_already_is_refused():
 @pytest.mark.parametrize(
     ("missing", "advice"),
     [
-        ("_cffi_backend", "needs cffi, by which gevent calls libuv: pip install 'syncless[gevent]'"),
+        ("_cffi_backend", "needs cffi, through which gevent calls libuv: pip install 'syncless[gevent]'"),
         ("gevent.libuv._corecffi", "needs a gevent that has libuv"),
     ],
 )

@@ -354,8 +354,8 @@ def test_setting_without_effect_is_told_once_and_a_limit_counts(gunicorn):
     with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
         sock.sendall(b"GET /" + b"a" * 100 + b" HTTP/1.1\r\nHost: a\r\n\r\n")
         assert sock.recv(4000).startswith(b"HTTP/1.1 414 ")
-    assert server.said().count("does not honour the setting") == 1
-    assert "does not honour the setting threads: each request is a tasklet" in server.said()
+    assert server.said().count("ignores the setting") == 1
+    assert "ignores the setting threads: leave it out: each request is a tasklet" in server.said()
     assert "syncless takes 128 header fields at most" in server.said()
 
 

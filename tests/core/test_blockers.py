@@ -361,7 +361,7 @@ def test_calls_of_the_same_line_are_one_row_whatever_function_a_look_met(monkeyp
     found.stop()
     _, first, cure, second, _ = found.report().splitlines()
     assert first.split(maxsplit=2) == ["0.700", "s", "4 times, at most 0.300 s: " + query.blocker]
-    assert cure.strip() == f"cure: {query.cure}"
+    assert cure.strip() == f"fix: {query.cure}"
     assert second.endswith("once, at most 0.500 s: app.py:7 in think()")
 
 
@@ -439,7 +439,7 @@ def test_watchdog_names_the_c_function_and_the_cure():
         LIBC.usleep(150_000)
         syncless.sleep(0.01)
     assert "test_blockers.py" in reports[0]
-    assert "in C: " in reports[0] and "sleep in libc" in reports[0] and "cure: " in reports[0]
+    assert "in C: " in reports[0] and "sleep in libc" in reports[0] and "fix: " in reports[0]
 
 
 @pytest.fixture
@@ -470,7 +470,7 @@ def test_extension_module_is_named_with_the_line_of_the_program(sleeper):
     syncless.sleep(0.001)
     sleeper.sleep(150_000)
     found.stop()
-    assert 'cure: patch_native("sleeper")' in found.report()
+    assert 'fix: patch_native("sleeper")' in found.report()
     assert "sleeper/__init__.py:3 in sleep(), called from " in found.report()
     assert "test_blockers.py:" in found.report()
 

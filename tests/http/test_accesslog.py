@@ -409,7 +409,7 @@ def test_dropped_lines_are_told_with_their_number(start, capfd):
     server.stop()
     written = log.getvalue().count("\n")
     assert 400 < written < requests
-    assert f"the access log was too slow; {requests - written} lines are dropped" in capfd.readouterr().err
+    assert f"the access log was too slow; {requests - written} lines were dropped" in capfd.readouterr().err
 
 
 def test_log_that_cannot_be_written_is_told_in_the_error_log_of_its_server(start):

@@ -478,7 +478,7 @@ def test_connection_that_is_ended_for_an_error_is_counted_and_logged(connect, er
     assert counts()["http2_goaways"] == {"enhance_your_calm": 1, "protocol_error": 2}
     lines = [line for line in errors.getvalue().splitlines() if "HTTP/2 connection of 127.0.0.1" in line]
     assert len(lines) == 3
-    assert "ENHANCE_YOUR_CALM, because it sends too many frames that move nothing" in lines[0]
+    assert "ENHANCE_YOUR_CALM, because it sent too many frames without data" in lines[0]
 
 
 def test_client_that_leaves_or_is_idle_is_not_logged(connect, errors):

@@ -155,7 +155,7 @@ def test_a_worker_that_is_not_ready_opens_its_logs_anew_when_it_is(program, tmp_
 def test_a_worker_that_is_not_ready_in_time_is_killed(program, tmp_path):
     late = f"first = not os.path.exists('begun')\nopen('begun', 'w')\nif first: [{UNTIL_GO}]\n"
     running = program("--workers", "1", "-l", "worker_boot_seconds=0.3", code=APP + late, serves=False)
-    assert eventually(lambda: "was not ready after 0.3 s and is killed" in running.said())
+    assert eventually(lambda: "which was not ready after 0.3 s" in running.said())
     assert running.get()[0] == 200
 
 

@@ -149,7 +149,7 @@ class ThreadPool:
         self._size = size if callable(size) else lambda: size
         self._traced = traced
         if self.size < 1:
-            raise ValueError(f"a pool needs at least one thread, not {size}")
+            raise ValueError(f"the size of a pool must be at least 1 thread, not {size}")
         self._backlog: deque[_Job] = deque()
         self._idle: list[_Waker] = []
         """Of threads that have nothing to do, the last one last."""

@@ -48,8 +48,8 @@ cdef int require(str kind) except -1:
     if field is not None:
         python = "CPython " + sys.version.partition(" ")[0]
         raise UnknownLayout(
-            f"{python} has the {field} of its {kind} at an unknown place. syncless knows "
-            f"CPython 3.10 to {NEWEST[0]}.{NEWEST[1]}; a newer syncless may know this one")
+            f"the offset of {field} in the {kind} of {python} is unknown. This syncless supports CPython "
+            f"3.10 to {NEWEST[0]}.{NEWEST[1]}; a newer syncless may support this version")
     return 0
 
 

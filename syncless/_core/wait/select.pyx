@@ -411,7 +411,7 @@ def select(cases, timeout=None):
     for i in range(n):
         case = <Case> all_cases[i]
         if case.selection is not None:
-            raise ValueError("a case can be used once, in one select()")
+            raise ValueError("a case can be used only once, in one select()")
         case.selection = selection
         case.serial = selection.owner.serial
         case.place = i

@@ -37,11 +37,11 @@ def as_asgi(application: Any) -> Any:
     """The application, if it can be called as ASGI 3; TypeError for what cannot."""
     if is_asgi2(application):
         raise TypeError(
-            f"{application!r} is an ASGI 2 application, called in two steps; syncless speaks ASGI 3: give an "
-            "instance that is called with (scope, receive, send), or wrap it: "
+            f"{application!r} is an ASGI 2 application, called in two steps; syncless speaks ASGI 3: pass "
+            "an instance that is called with (scope, receive, send), or wrap it: "
             "asgiref.compatibility.guarantee_single_callable(app)"
         )
     if not callable(application):
-        raise TypeError(f"cannot serve {application!r} as ASGI: it cannot be called")
+        raise TypeError(f"cannot serve {application!r} as ASGI: it is not callable")
     check(application, ASGI)
     return application

@@ -84,7 +84,7 @@ class Lifespan:
         elif kind == "lifespan.shutdown.complete":
             self._stopped.set()
         elif kind in ("lifespan.startup.failed", "lifespan.shutdown.failed"):
-            self._failure = str(message.get("message") or "the application gives no reason") + "\n"
+            self._failure = str(message.get("message") or "the application gave no reason") + "\n"
             (self._started if kind == "lifespan.startup.failed" else self._stopped).set()
         else:
             raise _WrongMessage(f"an application cannot send the message {kind!r} in its lifespan")

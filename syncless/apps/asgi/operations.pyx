@@ -106,7 +106,7 @@ cdef class OperationFunction:
 
     def __call__(self, *args):
         if len(args) != self.takes:
-            raise TypeError(f"{self.__name__}() takes {self.takes} arguments, and is given {len(args)}")
+            raise TypeError(f"{self.__name__}() takes {self.takes} arguments ({len(args)} given)")
         return self.operation(args[0] if args else RECEIVE)
 
     @property
@@ -174,7 +174,7 @@ cdef class BodyMessages:
                 return given({"type": "http.request", "body": piece, "more_body": not self.complete})
             self.reader = spawn(self._read)
         elif self.receiver is not None and not self.receiver.done():
-            raise RuntimeError("another task waits in receive() already")
+            raise RuntimeError("another task is already waiting in receive()")
         self.receiver = self.loop.create_future()
         if self.reader is None:
             self.hand_over()

@@ -30,8 +30,8 @@ def as_wsgi(application: Any) -> WSGIApplication:
         application = load(application)
     if is_asgi(application):
         raise TypeError(
-            f"{application!r} is an ASGI application, and a WSGI one is needed here; serve it by the command "
-            "syncless without --interface, or wrap it: a2wsgi.ASGIMiddleware(app)"
+            f"expected a WSGI application, but {application!r} is an ASGI application; serve it with the "
+            "command syncless, without --interface, or wrap it: a2wsgi.ASGIMiddleware(app)"
         )
     if isinstance(application, type):
         if _is_handler(application):

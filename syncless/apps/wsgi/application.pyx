@@ -280,7 +280,7 @@ cdef class WSGIExchange(Exchange):
     cdef int tell_cut(self) except -1:
         length = self.response.length
         self.listener.error_log.warning(
-            f"{self.name}: the body is longer than its Content-Length of {length}; cut off", self)
+            f"{self.name}: the body is longer than its Content-Length of {length}; the rest was dropped", self)
         return 0
 
     cdef bint send_wrapped_file(self, object wrapper) except -1:

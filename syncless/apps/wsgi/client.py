@@ -15,7 +15,8 @@ def current_request() -> WSGIExchange:
     request = current()
     if not isinstance(request, WSGIExchange):
         raise RuntimeError(
-            "no request runs in this tasklet; call current_request() in the request's own and hand it over"
+            "no request runs in this tasklet; call current_request() in the tasklet of the request and "
+            "pass the result on"
         )
     return request
 

@@ -137,7 +137,7 @@ class UpgradeSocket:
     def settimeout(self, seconds: float | None) -> None:
         if seconds == 0:
             raise ValueError(
-                "the connection of a request cannot be non-blocking; wait in a thread of its own"
+                "the connection of a request cannot be non-blocking; wait for it in a separate thread"
             )
         self._timeout = seconds
 
@@ -150,7 +150,9 @@ class UpgradeSocket:
     def _descriptor(self, name: str, *arguments: Any) -> Any:
         fd = self._upgrade.fd
         if fd < 0:
-            raise OSError(errno.EBADF, "the connection is closed, or is one of HTTP/2: it has no descriptor")
+            raise OSError(
+                errno.EBADF, "the connection has no descriptor: it is closed, or an HTTP/2 connection"
+            )
         with socket.socket(fileno=os.dup(fd)) as sock:
             found = getattr(sock, name)
             return found(*arguments) if callable(found) else found

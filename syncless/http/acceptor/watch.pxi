@@ -20,7 +20,7 @@ cdef class Watch:
         cdef Listener listener
         cdef int i = 0
         if self.count == SIDES or len(listeners) > SOCKETS:
-            raise ValueError(f"at most {SIDES} threads can serve at most {SOCKETS} sockets together")
+            raise ValueError(f"at most {SIDES} threads can serve at most {SOCKETS} sockets")
         self.kept.append((loop, listeners))
         side.polling = <const int*> &loop.polling
         side.polled_at = &loop.clock.polled_at

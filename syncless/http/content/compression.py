@@ -144,7 +144,7 @@ class Compression:
         for name in names:
             if name.count("/") != 1:
                 raise ValueError(
-                    f"compress is a list of media types such as text/html or text/*, not {name!r}"
+                    f"compress must be a list of media types such as text/html or text/*, not {name!r}"
                 )
         if isinstance(minimum, bool) or minimum < 0:
             raise ValueError(f"compress_minimum must be a number of bytes, not {minimum!r}")

@@ -23,7 +23,7 @@ cdef class Upgrade:
         cdef Peer peer = self.peer()
         self.exchange.interruptible = False     # its end is among the bytes, behind the last messages
         if self.exchange.response.committed:
-            raise RuntimeError("the response has begun already: the connection cannot be upgraded")
+            raise RuntimeError("the connection cannot be upgraded: the response has already begun")
         self.exchange.response.committed = self.exchange.upgraded = peer.upgraded = peer.answered = True
         self.exchange.response.keep_alive = False
         self.exchange.response.status = "101 Switching Protocols"

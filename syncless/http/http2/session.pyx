@@ -676,5 +676,5 @@ def _protocol(connection) -> str:
 def disconnection(str address, uint32_t error, bint idle) -> str:
     """What the error log says of a connection that the server has ended."""
     name = HTTP2_ERRORS[min(error, <uint32_t> len(HTTP2_ERRORS) - 1)].upper()
-    why = ", because it sends too many frames that move nothing" if idle else ""
+    why = ", because it sent too many frames without data" if idle else ""
     return f"The HTTP/2 connection of {address or 'a client'} was ended with {name}{why}."

@@ -557,7 +557,7 @@ cdef class RequestStream(Carried):
             if self.exchange is not None and not takes_fields(library, count):
                 if text[9] != c"1":
                     self.session.listener.error_log.error(
-                        "The header fields of a response are larger than its client takes; it got a 500.",
+                        "The header fields of a response were larger than its client accepts; it got a 500.",
                         None, self.exchange)
                     return self.replace_response(b"500 Internal Server Error")      # it looks again
             elif text[9] == c"1":
@@ -587,7 +587,7 @@ cdef class RequestStream(Carried):
                 wrong = line
         if wrong is not None:
             drop_unsent(&self.bytes, self.session.listener.buffers)     # the next try begins anew
-            raise ValueError(f"not a line of a WebSocket's handshake: {wrong!r}")
+            raise ValueError(f"not a line of a WebSocket handshake: {wrong!r}")
         return 0
 
     cdef int replace_response(self, bytes line) except -1:
@@ -608,7 +608,7 @@ cdef class RequestStream(Carried):
         count = find_fields(PyBytes_AS_STRING(self.trailers), PyBytes_GET_SIZE(self.trailers), False)
         if self.session.library != NULL and not takes_fields(self.session.library, count):
             self.session.listener.error_log.error(
-                "The trailers of a response are larger than its client takes; it was reset.", None,
+                "The trailers of a response were larger than its client accepts; its stream was reset.", None,
                 self.exchange)
             self.bytes.torn = True
         return 0

@@ -81,7 +81,7 @@ ATOMS = {
     "%{ms}T": Atom("the same in milliseconds", "duration", 1000000),
     "%{us}T": Atom("the same in microseconds", "duration", 1000),
     "%Q": Atom(
-        "microseconds from the `X-Request-Start` of a trusted proxy to the request's begin, `-` without",
+        "microseconds from the `X-Request-Start` of a trusted proxy to the start of the request, `-` without",
         "exchange",
         "queue_seconds",
     ),
@@ -93,7 +93,7 @@ ATOMS = {
     "%{trace}L": Atom("the trace ID of its traceparent, with `request_ids`", "exchange", "trace_id"),
     "%X": Atom(
         "the end of the response: `X` if it was cut off (by an error, or because the client left), `+` if "
-        "the connection is kept, `-` if it is closed; `ending` in `json`",
+        "the connection stays open, `-` if it is closed; `ending` in `json`",
         "exchange",
         "ending",
     ),
@@ -112,7 +112,7 @@ def _atom(argument: str | None, letter: str) -> tuple[str, Any]:
     if atom is None:
         plain = " ".join(name for name in ATOMS if "{" not in name)
         others = ", ".join(name for name in ATOMS if "{" in name)
-        raise ValueError(f"{name} is not an atom; choose from {plain} and {others}")
+        raise ValueError(f"unknown atom {name}; choose from {plain} and {others}")
     if atom.kind == "process":
         return "literal", str(os.getpid()).encode()
     return atom.kind, atom.key(argument) if callable(atom.key) else atom.key
@@ -191,10 +191,10 @@ class LogWriter:
         except (OSError, ValueError) as error:
             if not self._failed:
                 self._failed = True
-                self._errors.warning(f"the access log cannot be written ({error}); its lines are dropped")
+                self._errors.warning(f"cannot write the access log ({error}); its lines are dropped")
         if self.log.dropped != self._dropped:
             missing = self.log.dropped - self._dropped
-            self._errors.warning(f"the access log was too slow; {missing} lines are dropped")
+            self._errors.warning(f"the access log was too slow; {missing} lines were dropped")
             self._dropped = self.log.dropped
 
     def _write_block(self, block: bytes, reopen: bool) -> None:

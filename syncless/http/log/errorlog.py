@@ -314,7 +314,7 @@ def configure(settings: Mapping[str, Any] | None, owner: Owner | None = None) ->
         dictConfig({"version": 1, "disable_existing_loggers": False, **settings})
     except (ValueError, TypeError, AttributeError, ImportError, OSError) as error:
         why = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
-        raise ValueError(f"logging cannot be configured: {why}") from None
+        raise ValueError(f"cannot configure logging: {why}") from None
     finally:
         vars(logging).pop("open", None)
 

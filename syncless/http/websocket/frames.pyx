@@ -175,7 +175,7 @@ cdef class Frames:
         self.credited = now
         self.credit -= max(0, size - GROWTH * received)
         if self.credit < 0:
-            raise Broken(1009, "messages become too large when they are unpacked")
+            raise Broken(1009, "messages become too large when they are decompressed")
         return 0
 
     def _exactly(self, Py_ssize_t size):

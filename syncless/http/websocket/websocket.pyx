@@ -27,7 +27,7 @@ STOPS = 1001, "the server stops"
 CLOSE_SECONDS = 5.0
 """For which the server waits for the client's own close frame."""
 
-NEEDED = "a client asks for a WebSocket, which needs websockets: pip install 'syncless[websocket]'"
+NEEDED = "a client requests a WebSocket, which needs the package websockets: pip install 'syncless[websocket]'"
 
 
 def has_library() -> bool:
@@ -96,10 +96,10 @@ cdef class WebSocket:
         """Answers the handshake. BadRequest or UpgradeRequired if the client's is wrong: the server answers
         400 or 426 to it."""
         if self.frames is not None:
-            raise RuntimeError("this WebSocket has been accepted already")
+            raise RuntimeError("this WebSocket has already been accepted")
         if subprotocol is not None and subprotocol not in self.subprotocols:
             raise ValueError(
-                f"the client does not offer the subprotocol {subprotocol!r}, only {self.subprotocols}"
+                f"the client did not offer the subprotocol {subprotocol!r}, only {self.subprotocols}"
             )
         for name, value in headers or []:
             if not _can_be_sent(name, value):

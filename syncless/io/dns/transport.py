@@ -35,7 +35,7 @@ class NoAnswer(Exception):
     """No name server has answered in time, or all have refused."""
 
     def __init__(self, server_failed: bool = False):
-        super().__init__("no name server has answered")
+        super().__init__("no name server responded")
         self.server_failed = server_failed
         """A server has answered SERVFAIL, which may be true of this name only."""
 
@@ -277,7 +277,7 @@ def _talk(sock: Any, question: wire.Question, server: Address, until: float) -> 
     (size,) = struct.unpack("!H", _receive(sock, 2, until))
     answer = wire.parse(_receive(sock, size, until), question)
     if answer is None:
-        raise OSError(errno.EBADMSG, "the name server's answer is malformed")
+        raise OSError(errno.EBADMSG, "the response of the name server is malformed")
     return answer
 
 

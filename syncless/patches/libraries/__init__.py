@@ -27,7 +27,7 @@ __all__ = ["area_of", "look", "native_stats", "patch", "patch_one", "patch_where
 
 def _of_this_system() -> Libraries:
     if _libraries is None:
-        raise NotImplementedError("C libraries can be patched on Linux only, on x86-64 and aarch64")
+        raise NotImplementedError("C libraries can be patched only on Linux, on x86-64 and aarch64")
     return _libraries
 
 

@@ -413,7 +413,7 @@ cdef int open_loaded(str path, elf_image* image, Loaded* where) except -1:
     wanted.path = name
     dl_iterate_phdr(find_path, &wanted)
     if not wanted.is_found:
-        raise FileNotFoundError(f"no object {path} is loaded")
+        raise FileNotFoundError(f"the object {path} is not loaded")
     where[0] = wanted.found
     return elf_open_loaded(image, where.base, where.segments, where.segment_count, sysconf(_SC_PAGESIZE))
 
@@ -455,7 +455,7 @@ cdef class Entry:
         if value != self.row.function and self.place[0] != expected:
             return 0                    # somebody else has changed it since
         if write_entry(self.place, value, self.is_readonly, sysconf(_SC_PAGESIZE)):
-            raise MemoryError(f"the entry for {self.name} cannot be made writable")
+            raise MemoryError(f"cannot make the entry for {self.name} writable")
         return 0
 
 
@@ -533,6 +533,6 @@ def entries_of_file(bytes data not None, size_t page_size=4096) -> list:
         failed = elf_entries(&image, note_entry, <void*> entries)
     if failed:
         raise ValueError(
-            "no ELF object of 64 bits for x86-64 or aarch64" if failed == ELF_FOREIGN
+            "not a 64-bit ELF object for x86-64 or aarch64" if failed == ELF_FOREIGN
             else "a damaged ELF object")
     return entries

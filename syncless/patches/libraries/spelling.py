@@ -31,9 +31,9 @@ def check(name: str) -> None:
     """TypeError or ValueError for a name that is none, is refused or can lead to nothing in C; a
     RuntimeWarning for a file that is nowhere."""
     if not isinstance(name, str):
-        raise TypeError(f"patch_native takes the names of modules and files as text, not {name!r}")
+        raise TypeError(f"patch_native expects names of modules and files as str, not {name!r}")
     if not name:
-        raise ValueError("patch_native takes the name of a module or file, not an empty one")
+        raise ValueError("patch_native expects the name of a module or file, not an empty string")
     refuse(name)
     if "/" in name:
         if not os.path.exists(name):
@@ -43,7 +43,10 @@ def check(name: str) -> None:
         return
     if ".so" in name:
         if not _is_file(name):
-            _warn(f"there is no library {name!r}, neither loaded nor where the system looks for libraries")
+            _warn(
+                f"there is no library {name!r}: it is not loaded, and not where the system looks for "
+                "libraries"
+            )
         return
     meant = _module_of(name)
     if meant is not None:
@@ -54,7 +57,7 @@ def check(name: str) -> None:
         )
     if not _has_extension(name):
         raise ValueError(
-            f"{name!r} has no extension module; name the module in C that it imports, or a library's file"
+            f"{name!r} has no extension module; name the C module that it imports, or the file of a library"
         )
 
 

@@ -106,7 +106,7 @@ cdef bint refuse(object thing, BaseTasklet holder) except -1:
     waiter = "the event loop itself" if me is None else f"{me!r}, in a step that must not wait,"
     if holder is None:
         raise RuntimeError(
-            f"{waiter} cannot wait any longer for {what}{place()}: perhaps a tasklet of this thread would "
+            f"{waiter} cannot wait any longer for {what}{place()}: a tasklet of this thread may have to "
             "release it; let a tasklet do this")
     raise RuntimeError(
         f"{waiter} cannot wait for {what}{place()}, which {holder!r} of this thread holds; let a tasklet do "

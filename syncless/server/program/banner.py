@@ -31,11 +31,11 @@ def announce(
         tell(f"{'and on':>{len(syncless.__version__) + 19}} {url}")
     areas = patched_areas() if patch is None else str(patch)
     tell(f"  processes  {processes} of master {os.getpid()}" if workers else f"  process    {os.getpid()}")
-    tell(f"  patched    {areas or 'nothing: a call that waits holds up all requests'}")
+    tell(f"  patched    {areas or 'nothing: a call that waits blocks all requests'}")
     tell(f"  Python     {sys.version.split()[0]}, loop: {loop_name()}")
     for url in status:
         tell(f"  status     {url}")
-    tell("  Ctrl-C stops when the requests in flight have ended; once more stops at once.")
+    tell("  Ctrl-C shuts down gracefully, after the requests in flight; a second Ctrl-C stops immediately.")
 
 
 def is_terminal() -> bool:

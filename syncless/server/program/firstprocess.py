@@ -17,8 +17,9 @@ FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SI
 
 
 NO_CHILD = (
-    "process 1 does not wait for orphans here, because this program has begun threads, tasklets or processes "
-    "before serve(), which a child would not have: use `docker run --init` or `syncless run PROGRAM`"
+    "process 1 does not wait for orphans here, because this program started threads, tasklets or "
+    "processes before serve(), and a child process would not have them: use `docker run --init` or "
+    "`syncless run PROGRAM`"
 )
 
 

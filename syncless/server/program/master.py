@@ -245,7 +245,7 @@ class Master:
             process_log().reopen()
             self._make_files()
         except OSError as error:
-            warn(f"cannot reopen the log files; the old ones stay open: {error}")
+            warn(f"cannot reopen the log files; still using the old ones: {error}")
 
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
@@ -283,7 +283,7 @@ class Master:
             was = len(self.slots)
             self._resize(self.processors)
             if was != len(self.slots):
-                warn(f"{self._status()} instead of {was}: so many processors may be used now")
+                warn(f"{self._status()} instead of {was}, because the number of available processors changed")
 
     def _resize(self, number: int) -> None:
         number = max(1, min(number, MOST_WORKERS))
@@ -326,18 +326,20 @@ class Master:
                 slot.failures = 0
             elif now - slot.next.born > self.limits.worker_boot_seconds and not slot.next.killed_at:
                 warn(
-                    f"worker {slot.next.pid} was not ready after {self.limits.worker_boot_seconds:g} s "
-                    "and is killed"
+                    f"killing worker {slot.next.pid}, which was not ready after "
+                    f"{self.limits.worker_boot_seconds:g} s"
                 )
                 slot.next.killed_at = now
         elif (slot.current is None or slot.current.retiring) and now >= slot.not_before:
             try:
                 slot.next = self._start(slot)
             except OSError as error:  # too many processes or descriptors: those that run go on
-                self.failures.failed(slot, f"a worker cannot be started: {error}")
+                self.failures.failed(slot, f"cannot start a worker: {error}")
         worker, longest = slot.current, self.limits.worker_stuck_seconds
         if worker and not worker.killed_at and self.looked_at - worker.last_beat() > longest:
-            warn(f"the loop of worker {worker.pid} has been blocked for {longest:g} s; stderr has its stack")
+            warn(
+                f"the loop of worker {worker.pid} has been blocked for {longest:g} s; its stack is on stderr"
+            )
             worker.signal(signal.SIGABRT)  # faulthandler writes the stack
             worker.killed_at = now + 2
 
@@ -392,7 +394,7 @@ class Master:
         number = os.waitstatus_to_exitcode(status)
         how = f"was killed by {signal.Signals(-number).name}" if number < 0 else f"ended with status {number}"
         if failed_to_start and slot.current is not None:
-            why = f"the new worker {worker.pid} {how} before it was ready; the old one stays"
+            why = f"the new worker {worker.pid} {how} before it was ready; the old one keeps serving"
             if slot.current.asked_to_go or worker.retiring:
                 self.failures.failed(slot, why)
             else:

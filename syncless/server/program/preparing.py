@@ -59,9 +59,7 @@ class Preparation:
             if self.folder is not None:
                 enter(self.folder)
         except OSError as error:
-            warn(
-                f"cannot change to {self.folder} again: {error.strerror}; new workers serve from the old one"
-            )
+            warn(f"cannot change to {self.folder} again: {error.strerror}; new workers use the old directory")
 
     def enter_for_good(self) -> None:
         """Enters the folder as the user, who has perhaps no right to be where root has followed a symbolic

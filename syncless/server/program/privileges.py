@@ -76,7 +76,7 @@ class Privileges:
         if self.uid != 0:
             with contextlib.suppress(PermissionError):
                 os.setuid(0)
-                raise PrivilegesError("the privileges of root could not be given up")
+                raise PrivilegesError("cannot give up the privileges of root")
 
 
 def _become(kind: str, number: int) -> None:

@@ -98,7 +98,7 @@ class PidFile:
                         return fd
             finally:
                 os.close(old)
-        raise place.refusal("it comes and goes while it is opened")
+        raise place.refusal("it appeared and disappeared while it was opened")
 
     def _write(self, fd: int) -> int:
         try:

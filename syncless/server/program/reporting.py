@@ -148,7 +148,7 @@ class OfMaster:
             try:
                 self._server.step()
             except Exception as error:
-                process_log().error("the status server has failed:", error)
+                process_log().error("the status server failed:", error)
 
     # -- workers ------------------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class OfProcess:
             if self.state != "starting":
                 self._reporter.tick()
         except Exception as error:
-            process_log().error("the status server has failed:", error)
+            process_log().error("the status server failed:", error)
             wait_readable([woken], 1)
         return True
 

@@ -143,7 +143,7 @@ def _obeying(
         try:
             action()
         except (OSError, ValueError) as error:
-            warn(f"cannot reopen the {what}; the old ones stay open: {error}")
+            warn(f"cannot reopen the {what}; still using the old ones: {error}")
 
     def reopen(number: int, frame: FrameType | None) -> None:
         spawn(open_anew, "log files", server.reopen_logs).name = "new log files"
@@ -177,7 +177,7 @@ def _obeying(
             signal.signal(number, old)
 
 
-NUMBER = "it changes the number of workers, and must be sent to the master of a server with --workers."
+NUMBER = "it changes the number of workers: send it to the master of a server with --workers."
 REFUSED: dict[int, str] = {
     signal.SIGUSR2: "SIGUSR2 does nothing here. SIGHUP loads new code of the application (with workers). To "
     "run a new version of syncless, restart the server; with a systemd socket or --reuse-port no connection "

@@ -175,14 +175,14 @@ class Failures:
         better."""
         slot.failures += 1
         if not self.ever_ready and sum(slot.failures for slot in self._slots) >= GIVE_UP_AFTER:
-            raise WorkersFailed(f"{why}, like others before it; none has become ready")
+            raise WorkersFailed(f"{why}, like the workers before it; none has become ready")
         self.again(slot, why)
 
     def again(self, slot: Slot, why: str) -> None:
         """Another worker is tried, the later the more have failed in this slot."""
         pause = min(LONGEST_BACK_OFF, 0.1 * 2**slot.failures) if slot.failures else 0.0
         slot.not_before = time.monotonic() + pause
-        warn(f"{why}; another one starts{f' in {pause:.1f} s' if pause else ''}")
+        warn(f"{why}; a new one starts{f' in {pause:.1f} s' if pause else ''}")
 
 
 class SharedSockets:

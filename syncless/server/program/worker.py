@@ -262,7 +262,7 @@ def fork(work: Callable[[int], int], signals: Iterable[int], descriptors: Iterab
         _leave_behind(signals, unblocked)
         code = work(theirs)
     except BaseException as error:
-        process_log().error("a process has failed:", error)
+        process_log().error("a process failed:", error)
     finally:
         flush()
         os._exit(code)

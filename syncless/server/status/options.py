@@ -40,8 +40,8 @@ class StatusOptions:
         shown = [sockets.binds[0] for sockets in (self.status, self.metrics) if sockets is not None]
         far = [f"{bind.host}:{bind.port}" for bind in shown if not is_local(bind)]
         return (
-            f"--status-public: whoever reaches {' or '.join(far)} sees the paths of requests, clients' "
-            "addresses and stacks, without a password; --health ADDRESS serves the health checks alone"
+            f"--status-public: anyone who reaches {' or '.join(far)} sees request paths, client addresses "
+            "and stacks without a password; --health ADDRESS serves only the health checks"
             if far
             else ""
         )
@@ -92,7 +92,7 @@ def local_bind(text: str, what: str, public: bool) -> Bind:
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
     if bind.tls:
-        raise ValueError(f"the {what} address serves plain HTTP; write it without https://, not {text!r}")
+        raise ValueError(f"the {what} address serves plain HTTP: write {text!r} without https://")
     if not public and not is_local(bind):
         every = " (all addresses)" if bind.host == "*" else ""
         raise ValueError(

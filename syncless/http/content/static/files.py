@@ -92,7 +92,7 @@ class StaticFiles:
         for prefix, path in directories.items():
             if not prefix.startswith("/") or "//" in prefix:
                 raise ValueError(
-                    f"a prefix of static files begins with a slash, such as /static, not {prefix!r}"
+                    f"a prefix of static files must begin with a slash, such as /static, not {prefix!r}"
                 )
             # as the path of a request, whose bytes are decoded as latin-1
             found[prefix.rstrip("/").encode().decode("latin-1")] = Directory(path)

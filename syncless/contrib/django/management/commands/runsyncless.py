@@ -30,7 +30,7 @@ ACCESS_LOG = '%>s "%r" %>s %B'
 
 
 class Command(runserver.Command):
-    help = "Serves the project by syncless: while a view waits, others answer."
+    help = "Serves the project with syncless: while a view waits, other views run."
 
     def add_arguments(self, parser: Any) -> None:
         super().add_arguments(parser)
@@ -39,13 +39,13 @@ class Command(runserver.Command):
             type=int,
             default=0,
             metavar="N",
-            help="Number of worker processes (default 0: serve from this one). They do not reload.",
+            help="Number of worker processes (default 0: serve from this process). They do not reload.",
         )
         parser.add_argument(
             "--noasgi",
             action="store_false",
             dest="use_asgi",
-            help="Serve WSGI_APPLICATION, also if the settings have ASGI_APPLICATION.",
+            help="Serve WSGI_APPLICATION even if the settings have ASGI_APPLICATION.",
         )
 
     def get_handler(self, *args: Any, **options: Any) -> Any:
