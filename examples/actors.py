@@ -5,7 +5,7 @@ import syncless.stackless as stackless
 
 
 class Account:
-    """Its methods may be called by any tasklet, and of any thread: they ask, and wait for the answer."""
+    """Its methods may be called by any tasklet, and of any thread: they ask, and wait for the response."""
 
     def __init__(self, balance):
         self._asked = stackless.channel()

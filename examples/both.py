@@ -29,7 +29,7 @@ async def next_one() -> dict[str, str]:
 
 @api.get("/slow")
 async def slow() -> dict[str, str]:
-    """It blocks by accident, and holds up no other request."""
+    """It blocks by accident, and blocks no other request."""
     time.sleep(1)
     return {"slept": "a second"}
 

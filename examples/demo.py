@@ -23,8 +23,8 @@ FRONT = """
 runs in a <em>tasklet</em>, and a request that waits lets the others run. One thread, no callbacks, no
 <code>async</code>.</p>
 <ul>
-<li><a href="/hello">/hello</a>: the shortest answer</li>
-<li><a href="/slow?seconds=2">/slow?seconds=2</a>: sleeps without holding up other requests: open it twice,
+<li><a href="/hello">/hello</a>: the shortest response</li>
+<li><a href="/slow?seconds=2">/slow?seconds=2</a>: sleeps without blocking other requests: open it twice,
 and this page meanwhile</li>
 <li><a href="/stream">/stream</a>: a line every half second, sent as it is made</li>
 <li><a href="/upload">/upload</a>: send a file and have its bytes counted while they arrive</li>
@@ -72,7 +72,7 @@ def slow(environ):
     except ValueError:
         return "400 Bad Request", "text/plain; charset=utf-8", [b"seconds must be a number\n"]
     syncless.sleep(seconds)
-    return text(f"slept {seconds:g} s without holding up other requests\n")
+    return text(f"slept {seconds:g} s without blocking other requests\n")
 
 
 def stream(environ):

@@ -11,7 +11,7 @@ import syncless
 from syncless.io import socket
 from syncless.patches import patch_all
 
-ROOMS = {}  # name -> members, in the order in which they came
+ROOMS = {}  # name -> members, the oldest first
 NAMES = {}  # name -> client
 
 
@@ -19,7 +19,7 @@ class Client:
     def __init__(self, connection):
         self.connection = connection
         self.name = None
-        self.outgoing = syncless.Queue(1000)  # a reader that stands still is dropped, and holds up nobody
+        self.outgoing = syncless.Queue(1000)  # a reader that stands still is dropped, and blocks nobody
 
     def tell(self, line):
         try:

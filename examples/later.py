@@ -1,4 +1,4 @@
-"""asyncio in a WSGI application: a request sets a timer that fires after its answer, or waits for coroutines.
+"""asyncio in a WSGI application: a request sets a timer that fires after its response, or awaits coroutines.
 
 python -m syncless examples.later
 curl localhost:8000/            # answers at once; a second later a line is printed

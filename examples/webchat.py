@@ -55,7 +55,7 @@ def say(line, kind="said"):
 
 
 def send_all(websocket, inbox):
-    """Each member gets the room's lines at its own pace, so a slow member holds up nobody."""
+    """Each member gets the room's lines at its own pace, so a slow member blocks nobody."""
     try:
         while True:
             websocket.send(inbox.get())

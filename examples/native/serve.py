@@ -1,7 +1,7 @@
 """Native handlers beside a WSGI application: ``python serve.py``, after ``pip install .``
 
-/hello and /fibonacci/{rounds} are computed in threads without the interpreter's lock, and so is /numba, where
-Numba is installed. /prices is JSON that a tasklet refreshes every second. All else is the application's.
+/hello and /fibonacci/{rounds} are computed in threads without the interpreter's lock, as is /numba if Numba
+is installed. /prices is JSON that a tasklet refreshes every second. All else is the application's.
 """
 
 import ctypes

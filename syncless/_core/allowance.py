@@ -63,7 +63,7 @@ class Allowance:
         self._processors, self._memory, self._read_at = processors, memory, now
 
     def _quota(self, folder: str) -> tuple[int, int]:
-        """Microseconds of processor time in each period, and of the period; 0: there is no limit."""
+        """Return microseconds of processor time in each period, and of the period; 0: there is no limit."""
         quota, _, period = self._text(f"{folder}/cpu.max").partition(" ")
         if not quota:
             quota = self._text(f"{folder}/cpu.cfs_quota_us")
@@ -111,7 +111,7 @@ def _number(text: str) -> int:
 
 
 def _unescape(text: str) -> str:
-    """A field of mountinfo, where a space is \\040."""
+    """Return a field of mountinfo, where a space is \\040."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 

@@ -70,7 +70,7 @@ cdef class BytecodeLimit(Observer):
         return 0
 
     def start(self) -> None:
-        """Counts in this thread from now on."""
+        """Count in this thread from now on."""
         cdef Loop loop = get_loop()
         if self.loop is not None:
             raise RuntimeError("this limit is already active")

@@ -44,7 +44,7 @@ def in_clean_up() -> bool:
 
 @lru_cache(4096)
 def final_instructions(code: CodeType) -> frozenset[int]:
-    """The offsets of those in `finally` blocks."""
+    """Return the offsets of those in `finally` blocks."""
     table: bytes = getattr(code, "co_exceptiontable", b"")
     if not (table if HAS_EXCEPTION_TABLES else SETUP_FINALLY in code.co_code[::2]):
         return frozenset()

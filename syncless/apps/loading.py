@@ -28,7 +28,8 @@ OURS = os.path.abspath(os.path.join(os.path.dirname(__file__), "..")) + os.sep
 
 
 class ApplicationNotFound(ImportError):
-    """There is no such module, file or attribute; the text says what there is, or what to write."""
+    """The named module, file or attribute does not exist; the text lists what exists, or says what to
+    write."""
 
 
 class ApplicationFailed(Exception):
@@ -37,8 +38,8 @@ class ApplicationFailed(Exception):
 
 
 def load(name: str) -> Any:
-    """The object that a name stands for. ApplicationNotFound; ApplicationFailed if its code raises an
-    Exception.
+    """Return the object that a name stands for. Raise ApplicationNotFound if there is none, ApplicationFailed
+    if its code raises an Exception.
 
     The attribute may be dotted; left out, it is ``application`` or ``app``. ``factory()`` is called, with
     literals as arguments if there are any: ``module:create_app("production", debug=False)``. For a path, the
@@ -74,8 +75,8 @@ _held_back: list[str] | None = None
 
 
 def enter(folder: str) -> None:
-    """Changes to a folder, in which modules are found from then on. By a symbolic link it may be another one
-    each time. OSError."""
+    """Change to a folder, in which modules are found from then on. By a symbolic link it may be another one
+    each time. Raise OSError on failure."""
     os.chdir(folder)
     for left in _entered:
         for folders in (sys.path, _held_back or []):
@@ -130,7 +131,7 @@ def _may_import_from(folder: str) -> bool:
 
 
 def is_module(name: str) -> bool:
-    """Whether there is a module of this dotted name. Nothing is imported."""
+    """Return whether there is a module of this dotted name. Nothing is imported."""
     first, *others = name.split(".")
     try:
         spec = find_spec(first)
@@ -153,7 +154,7 @@ def refuse_while_importing() -> None:
 
 
 def _module_of(path: str) -> str:
-    """The dotted name of the module in a file, which can be imported from then on."""
+    """Return the dotted name of the module in a file, which can be imported from then on."""
     name, path = path, os.path.abspath(path)
     if not os.path.isfile(path):
         with_suffix = path + ".py"
@@ -177,8 +178,8 @@ def _module_of(path: str) -> str:
 
 
 def _beside_the_standard_library(name: str) -> str:
-    """The name of the module to import: another one for a code.py of the user, if Python's own module of this
-    name is imported already."""
+    """Return the name of the module to import: another one for a code.py of the user, if Python's own module
+    of this name is imported already."""
     ours = sys.modules.get(name)
     if ours is not None and name in sys.stdlib_module_names:
         spec = PathFinder.find_spec(name)
@@ -188,7 +189,7 @@ def _beside_the_standard_library(name: str) -> str:
 
 
 def _load_file(path: str, name: str) -> str:
-    """Loads a file that is no module by its suffix, and returns the name by which it is imported."""
+    """Load a file that its suffix does not make a module, and return the name by which it is imported."""
     spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, path))
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = module_from_spec(spec)
@@ -219,7 +220,7 @@ def _import(name: str) -> ModuleType:
 
 
 def _evaluate(module: ModuleType, expression: str) -> Any:
-    """The dotted attribute, or the result of the factory."""
+    """Return the dotted attribute, or the result of the factory."""
     attribute, parenthesis, _ = expression.partition("(")
     found: Any = module
     for part in attribute.strip().split("."):
@@ -272,7 +273,7 @@ def _check_call(name: str, factory: Any, args: list[Any], kwargs: dict[str, Any]
 
 
 def _arguments(call: str) -> tuple[list[Any], dict[str, Any]]:
-    """The literals in the parentheses of a factory's call."""
+    """Return the literals in the parentheses of a factory's call."""
     import ast
 
     try:
@@ -289,8 +290,8 @@ def _arguments(call: str) -> tuple[list[Any], dict[str, Any]]:
 
 
 def own_traceback(error: BaseException) -> str:
-    """The traceback of an exception from an application's code, without the frames of syncless and importlib
-    that led there."""
+    """Return the traceback of an exception from an application's code, without the frames of syncless and
+    importlib that led there."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and _leads_there(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next

@@ -29,8 +29,8 @@ class Site(NamedTuple):
 
 
 def waiting_site(why: str) -> Site | None:
-    """The running code, which is about to wait, as its author would look for it: the innermost line that is
-    no library's, and the function of the library that it calls. None for a library's own callback."""
+    """Return the running code, which is about to wait, as its author would look for it: the innermost line
+    that is no library's, and the function of the library that it calls. None for a library's own callback."""
     frame: FrameType | None = sys._getframe(1)
     inner = None
     while frame is not None and _is_library(frame):
@@ -57,7 +57,7 @@ def tell_wait(task: Any, site: Site, seconds: float) -> None:
 
 
 def describe(handle: Any) -> str:
-    """The repr() of a handle."""
+    """Return the repr() of a handle."""
     said = [type(handle).__name__]
     if handle.cancelled():
         said.append("cancelled")

@@ -90,7 +90,7 @@ class TaskletCall(asyncio.Future[T]):
 def call_in_tasklet(
     loop: asyncio.AbstractEventLoop, function: Callable[..., T], *args: Any, **kwargs: Any
 ) -> TaskletCall[T]:
-    """A future of the loop for what function(*args, **kwargs) returns or raises in a new tasklet."""
+    """Return a future of the loop for what function(*args, **kwargs) returns or raises in a new tasklet."""
     return TaskletCall(loop, partial(function, *args, **kwargs))
 
 
@@ -123,6 +123,7 @@ def in_tasklet(function: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio
     raises. It has a copy of the present context.
 
     As asyncio.to_thread(), without a thread. For code that waits in C, which tasklets cannot share a thread
-    with, use asyncio.to_thread(). Cancelling the future kills the tasklet. RuntimeError if no loop runs.
+    with, use asyncio.to_thread(). Cancelling the future kills the tasklet. Raise RuntimeError if no loop
+    runs.
     """
     return call_in_tasklet(asyncio.get_running_loop(), function, *args, **kwargs)

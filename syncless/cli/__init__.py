@@ -21,7 +21,7 @@ from syncless.server.program.firstprocess import begin_in_child
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command and returns its exit status."""
+    """Run the command and return its exit status."""
     open_missing()
     arguments = sys.argv[1:] if arguments is None else arguments
     command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])

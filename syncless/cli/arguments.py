@@ -108,8 +108,8 @@ example:
 
 
 def parse(arguments: list[str]) -> Chosen:
-    """All options: from the command line, the environment and the file, or their defaults. If one is wrong,
-    it prints a message and raises SystemExit."""
+    """Return all options: from the command line, the environment and the file, or their defaults. If one is
+    wrong, it prints a message and raises SystemExit."""
     parser = make_parser()
     known = Options()
     try:

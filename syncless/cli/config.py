@@ -95,8 +95,8 @@ class Options:
     # -- a file --
 
     def from_file(self, path: str | None) -> tuple[Values, str]:
-        """The options of that file, or of the first file in FILES that has options; and its name.
-        ConfigError, OSError."""
+        """Return the options of that file, or of the first file in FILES that has options; and its name.
+        Raise ConfigError or OSError on failure."""
         for name in FILES if path is None else (path,):
             try:
                 with of_option("--config"):
@@ -159,8 +159,8 @@ class Options:
     # -- the environment --
 
     def from_variables(self, environ: Mapping[str, str]) -> Values:
-        """The options of SYNCLESS_*: lists separated by commas, true or false, SYNCLESS_LIMIT_name for
-        limits. Other names get a warning: the prefix is not ours alone. ConfigError."""
+        """Return the options of SYNCLESS_*: lists separated by commas, true or false, SYNCLESS_LIMIT_name for
+        limits. Other names get a warning: the prefix is not ours alone. Raise ConfigError on failure."""
         values: Values = {}
         limits: dict[str, Any] = {}
         names = [*self.names, *(f"limit_{name}" for name in defaults())]
@@ -212,13 +212,13 @@ def of_option(name: str) -> Iterator[None]:
 
 
 def reason_of(error: OSError) -> str:
-    """The error as a user reads it."""
+    """Return the error as a user reads it."""
     return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
 
 
 def text_of(path: str) -> str:
-    """The text of a file that the user has named: UTF-8, with or without a byte order mark. ConfigError,
-    OSError."""
+    """Return the text of a file that the user has named: UTF-8, with or without a byte order mark. Raise
+    ConfigError or OSError on failure."""
     with readable(path) as found, open(found, "rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
@@ -246,7 +246,7 @@ def from_platform(environ: Mapping[str, str]) -> Values:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name."""
+    """Return the end of a message about an unknown name."""
     found = closest(name, known := list(known))
     return f"; did you mean {found!r}?" if found else f"; choose from {', '.join(sorted(known))}"
 
@@ -312,7 +312,7 @@ def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
 
 
 def show(values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
-    """The options as a syncless.toml, each with its source."""
+    """Return the options as a syncless.toml, each with its source."""
     lines, tables = [], []
     for dest, value in values.items():
         name, source = TABLES.get(dest, dest), sources.get(dest, "default")

@@ -1,5 +1,5 @@
-"""Options of other servers that are typed out of habit. Where one of ours means the same they
-are taken, else the answer is what to write instead.
+"""Options of other servers that users type out of habit. An option with an equivalent here is accepted; for
+any other a message says what to write instead.
 
 peers.py has the options that are not taken, and the tables of the pages.
 
@@ -127,7 +127,7 @@ MODES = {
     **dict.fromkeys(("auto", "v1", "v2", "true", "1"), (PROXY,)),
     **dict.fromkeys(("off", "false", "none", "0"), ()),
 }
-"""What gunicorn takes as a value of it -> ours, which takes none and understands both versions."""
+"""Values that gunicorn accepts for it -> ours, which takes none and understands both versions."""
 
 BY_VALUE = {
     "--listen": (r"\d+", "--limit backlog={}"),
@@ -151,8 +151,8 @@ class Foreign(Exception):
 
 
 def translated(arguments: Sequence[str], spelled: dict[str, str] | None = None) -> list[str]:
-    """The arguments with our options in the place of others'. Foreign. ``spelled``: gets for each of ours
-    what has been written."""
+    """Return the arguments with our options in the place of others'. Foreign. ``spelled``: gets for each of
+    ours what has been written."""
     spelled = {} if spelled is None else spelled
     rest = list(arguments)
     ours: list[str] = []
@@ -209,7 +209,7 @@ def _by_value(name: str, value: str) -> list[str] | None:
 
 
 def _made_of(given: dict[str, str], trust: bool | None, others: list[str]) -> list[str]:
-    """The options that several of theirs make together."""
+    """Return the options that several of theirs make together."""
     made = []
     if HOST in given or PORT in given:
         host, port = (given.get(name, TOGETHER[name]) for name in (HOST, PORT))
@@ -273,7 +273,8 @@ SETTINGS = {
 
 
 def options_of(path: str) -> list[str]:
-    """The settings of the file as arguments of a command line. Foreign names those that need an answer."""
+    """Return the settings of the file as arguments of a command line. Raise Foreign, which names the settings
+    that need a message."""
     with of_option("--config"):
         text = text_of(path)
     settings: dict[str, Any] = {"__file__": path, "__name__": "__config__"}

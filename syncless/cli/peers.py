@@ -415,7 +415,7 @@ TABLE = {  # heading -> rows
             "`--request-ids` ([logging.md](../howto/logging.md)); X-Request-Start comes from the proxy"),
     ),
     "HTTP": (
-        Row("kept connections", "`--keep-alive`", "`--timeout-keep-alive`",
+        Row("keep-alive connections", "`--keep-alive`", "`--timeout-keep-alive`",
             "`--http1-keep-alive`, `--no-http1-keep-alive`",
             "`--keep-alive`, `--channel-timeout`, `--cleanup-interval`",
             "`-l idle_seconds=75`"),
@@ -636,7 +636,7 @@ UWSGI = (
 
 
 def of_gunicorn() -> set[str]:
-    """The options of its column."""
+    """Return the options of its column."""
     return {
         name
         for rows in TABLE.values()
@@ -646,7 +646,7 @@ def of_gunicorn() -> set[str]:
 
 
 def answer(name: str) -> str:
-    """What to do instead of the option, as the end of a sentence; "" if no other server has it."""
+    """Return what to do instead of the option, as the end of a sentence; "" if no other server has it."""
     if name in INSTEAD:
         return INSTEAD[name]
     for names, ours in _cells():
@@ -656,7 +656,7 @@ def answer(name: str) -> str:
 
 
 def _sentence(cell: str) -> str:
-    """The text of a cell as what to do."""
+    """Return the text of a cell as what to do."""
     word, colon, rest = cell.partition(": ")
     if word in ("not", "none"):
         return f"leave it out{colon}{rest}"
@@ -689,7 +689,7 @@ def _plain(cell: str) -> str:
 
 
 def table(peers: str) -> str:
-    """The rows of a page, in Markdown."""
+    """Return the rows of a page, in Markdown."""
     if peers == "uwsgi":
         return "".join(f"| {theirs} | {ours} |\n" for theirs, ours in UWSGI)
     text = ""

@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _configured(file: str | None) -> str:
-    """The address that a server started here would have. NoStatus, ConfigError, OSError."""
+    """Return the address that a server started here would have. NoStatus, ConfigError, OSError."""
     known = Options()
     found, name = known.from_file(file or os.environ.get("SYNCLESS_CONFIG"))
     found |= known.from_variables(os.environ)
@@ -88,7 +88,7 @@ def _configured(file: str | None) -> str:
 
 
 def ask(text: str, bind: Bind) -> str:
-    """The status as JSON. NoStatus."""
+    """Return the status as JSON. NoStatus."""
     import http.client  # takes long to load
 
     connection = http.client.HTTPConnection("localhost", timeout=SECONDS)
@@ -169,7 +169,7 @@ def _paint(text: str, how: str, colour: bool) -> str:
 
 
 def lines(told: dict[str, Any], width: int, colour: bool) -> list[str]:
-    """The status as text, each line as wide as that at most."""
+    """Return the status as text, each line as wide as that at most."""
     ready = told["ready"]
     totals, workers = told["totals"], told["workers"]
     now = told["history"][-1] if told["history"] else None

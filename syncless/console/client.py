@@ -14,7 +14,7 @@ from syncless.console.server import VARIABLE, socket_path
 
 HELD_SECONDS = 1.0
 """When the process has been silent for this long, it is asked whether its loop runs. After the same time
-without an answer, the user gets a notice."""
+without a response, the user gets a notice."""
 GREETING = (
     "A prompt in process {}; its tasklets keep running. debug.print_tasklets() shows them. Ctrl-D leaves."
 )
@@ -67,7 +67,7 @@ class _Connection:
         self.sock.close()
 
     def run(self, source: str, output: TextIO) -> bool:
-        """Runs the source and shows its output. Returns whether it is incomplete. Ctrl-C interrupts it."""
+        """Run the source and show its output. Return whether it is incomplete. Ctrl-C interrupts it."""
         self.ask({"source": source})
         while True:
             try:
@@ -137,8 +137,8 @@ def connected(target: str) -> _Connection | None:
 
 
 def attach(target: str, output: TextIO | None = None) -> int:
-    """A prompt in the process with that ID, or in the process that listens at that path. Returns an exit
-    status."""
+    """Return a prompt in the process with that ID, or in the process that listens at that path. Return an
+    exit status."""
     output = output or sys.stdout
     connection = connected(target)
     if connection is None:

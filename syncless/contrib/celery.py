@@ -42,7 +42,7 @@ class Job:
         """Celery calls `TaskPool.terminate_job`, too."""
 
     def interrupt(self) -> None:
-        """Ends it where it waits. Celery gets no report of it."""
+        """End it where it waits. Celery gets no report of it."""
         self.terminated = True
         if self.tasklet is not None and self.tasklet is not current():
             self.tasklet.kill(block=False)

@@ -125,7 +125,7 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         self._thread_ident = number
 
     def switch(self) -> Any:
-        """Waits until the hub switches back, with what it brings."""
+        """Wait until the hub switches back, with what it brings."""
         tasklet, loop = current(), self.loop
         if tasklet is None or tasklet is loop.host or not may_park():
             return super().switch()
@@ -169,7 +169,7 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         spawn(raises)
 
     def join(self, timeout: float | None = None) -> bool:
-        """Waits until nothing of gevent's is left to do."""
+        """Wait until nothing of gevent's is left to do."""
         if self.loop.host is None or current() is self.loop.host:
             return bool(super().join(timeout))
         self.loop.call()

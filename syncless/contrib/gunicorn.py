@@ -123,7 +123,7 @@ class Worker(base.Worker):
             pulse.kill()
 
     def _pulse(self) -> None:
-        """Tells the master that the loop runs, and checks for the master's end and for changed files, which
+        """Tell the master that the loop runs, and checks for the master's end and for changed files, which
         send no event."""
         while True:
             self.notify()
@@ -135,7 +135,7 @@ class Worker(base.Worker):
             sleep(min(1.0, self.cfg.timeout / 4 or 1.0))
 
     def count_request(self) -> None:
-        """Counts a request. After `max_requests` of them the worker ends."""
+        """Count a request. After `max_requests` of them the worker ends."""
         self.nr += 1
         if self.nr >= self.max_requests and self.alive:
             self.log.info("Autorestarting worker after current request.")
@@ -195,13 +195,14 @@ class Entries(logging.Handler):
 
 
 def is_default(config: Config, name: str) -> bool:
-    """Whether a setting is as gunicorn has it; also if this gunicorn does not have it."""
+    """Return whether a setting is as gunicorn has it; also if this gunicorn does not have it."""
     setting = config.settings.get(name)
     return setting is None or setting.get() == type(setting)().get()
 
 
 def make_server(worker: Worker) -> Server:
-    """A Server on the worker's sockets, with the settings of gunicorn. It accepts when it is started."""
+    """Return a Server on the worker's sockets, with the settings of gunicorn. It accepts when it is
+    started."""
     config = worker.cfg
     proxied = config.proxy_protocol not in (False, "off")
     server = Server(
@@ -219,7 +220,7 @@ def make_server(worker: Worker) -> Server:
 
 
 def application_of(worker: Worker) -> Any:
-    """The application, with what gunicorn does around it where a setting asks for it."""
+    """Return the application, with what gunicorn does around it where a setting asks for it."""
     config = worker.cfg
     application = worker.wsgi
     script_name = os.environ.get("SCRIPT_NAME", "")
@@ -271,7 +272,7 @@ class SecureScheme:
 
 
 def is_observed(worker: Any) -> bool:
-    """Whether gunicorn wants to see each request: for a hook, a log, or statistics."""
+    """Return whether gunicorn wants to see each request: for a hook, a log, or statistics."""
     config = worker.cfg
     hooks = (config.settings[name] for name in ("pre_request", "post_request"))
     logs = (

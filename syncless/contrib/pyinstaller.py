@@ -10,7 +10,7 @@ import os
 
 
 def get_hook_dirs() -> list[str]:
-    """The folders of our hooks."""
+    """Return the folders of our hooks."""
     return [os.path.dirname(__file__)]
 
 

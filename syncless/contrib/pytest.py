@@ -57,7 +57,7 @@ class Served:
         return self._log.getvalue()
 
     def stop(self) -> None:
-        """Interrupts requests that still run. AssertionError if there are any, or if one has failed."""
+        """Interrupt requests that still run. Raise AssertionError if there are any, or if one has failed."""
         self._stop.set()
         self._thread.join()
         assert not self._left, f"requests were still running when the test ended: {self._left}"

@@ -1,4 +1,4 @@
-"""What this build has and lacks, for ``syncless --version``.
+"""Features that this build has and lacks, for ``syncless --version``.
 
 Takes the modules that a build may leave out (setup.py). Gives lines of text.
 """

@@ -25,15 +25,15 @@ class SocketFile:
             self._made = place.stat()
 
     def remove(self) -> None:
-        """Does nothing if another process has made its own there meanwhile."""
+        """Do nothing if another process has made its own there meanwhile."""
         with contextlib.suppress(OSError), Place(self._path) as place:
             if os.path.samestat(place.stat(), self._made):
                 place.unlink()
 
 
 def bind_file(sock: socket.socket, path: str, mode: int, owner: Owner = (-1, -1)) -> None:
-    """Binds the socket to a path. Its file has this mode, whatever the umask is, and is never open to more
-    users. PermissionError if somebody has put another file in its place meanwhile."""
+    """Bind the socket to a path. Its file has this mode, whatever the umask is, and is never open to more
+    users. Raise PermissionError if somebody has put another file in its place meanwhile."""
     with Place(path) as place:
         narrow = False
         if sys.platform == "linux":  # the file gets the mode of the socket, less the umask
@@ -76,7 +76,7 @@ def remove_stale(path: str) -> None:
 
 
 def why_taken(path: str) -> str:
-    """What stands in the way of binding to `path` (EADDRINUSE)."""
+    """Return why binding to `path` failed with EADDRINUSE."""
     return (
         "another program already listens there" if is_socket(path) else "there is a file that is not a socket"
     )

@@ -23,7 +23,7 @@ cdef class Handler:
     the head of a request has come, and reads a body of any size in steps.
 
     ImportError if a capsule was made for another version of the interface; a function of ctypes or Numba says
-    none, so load() is the way to a library. TypeError if the source is nothing of these.
+    none, so load() is the way to a library. Raise TypeError if the source is nothing of these.
     """
 
     def __init__(self, object source not None, str name=None, *, context=None, pieces=None):
@@ -76,10 +76,10 @@ cdef object address_of(source):
 
 
 def load(path, str name not None, *, context=None, pieces=None) -> Handler:
-    """The handler of that name in a shared library, such as one of C or a Rust cdylib.
+    """Return the handler of that name in a shared library, such as one of C or a Rust cdylib.
 
-    The library says by ``SYNCLESS_LIBRARY`` for which version of the interface it was compiled. OSError if it
-    cannot be loaded, ImportError if it has no such function or was compiled for another version.
+    The library says by ``SYNCLESS_LIBRARY`` for which version of the interface it was compiled. Raise OSError
+    if it cannot be loaded, ImportError if it has no such function or was compiled for another version.
     """
     cdef Handler made
     library = ctypes.CDLL(os.fspath(path))

@@ -45,7 +45,7 @@ LOST = (
 
 
 class Ended:
-    """What the access log asks of a request that a thread has answered."""
+    """The data of the access log for a request that a thread has served."""
 
     queue_seconds: float | None = None
 
@@ -139,7 +139,7 @@ class NativeHandlers(Lane):
         return self._threads.requests if self._threads is not None else 0
 
     def limit_requests(self, quota: Quota) -> None:
-        """Counts its requests there, too, at each look of the watchdog."""
+        """Count its requests there, too, at each look of the watchdog."""
         self._quota = quota
 
     def stop(self) -> None:
@@ -164,7 +164,7 @@ class NativeHandlers(Lane):
             self._threads.close_connections(all_of_them)
 
     def close(self) -> None:
-        """Ends the threads. One that is in a handler still is left behind."""
+        """End the threads. One that is in a handler still is left behind."""
         self._close_gates()
         threads, self._threads = self._threads, None
         if threads is None:
@@ -214,7 +214,7 @@ class NativeHandlers(Lane):
         return self._stuck(self._threads, seconds) if self._threads is not None else []
 
     def all_busy(self) -> bool:
-        """Whether no thread has looked for connections for BUSY_SECONDS."""
+        """Return whether no thread has looked for connections for BUSY_SECONDS."""
         threads = self._threads
         return threads is not None and self.thread_count == sum(
             seconds >= BUSY_SECONDS for _, seconds, _ in threads.busy()
@@ -372,7 +372,7 @@ class NativeGate:
                 self._stop_accepting()
 
     def _is_ours(self) -> bool:
-        """Whether the program has left the epoll alone: no other one has the mark in it."""
+        """Return whether the program has left the epoll alone: no other one has the mark in it."""
         try:
             self._epoll.modify(self._mark, 0)
         except OSError:

@@ -137,7 +137,7 @@ def _extract_stacks_directly(patcher: Patcher, traceback: Any) -> None:
     """Fact: in debug mode each future and handle notes the stack on which it is made, with source lines.
     Danger: under the patch files are read where others run meanwhile, and code that makes a future counts on
     nothing else running: wake-ups were lost. Decision: for stacks, files are read directly. Price: a slow
-    disk holds up all. Guarded by
+    disk blocks all. Guarded by
     tests/patches/test_asyncio.py::test_making_a_future_in_debug_mode_does_not_wait.
     """
     original = traceback.StackSummary.extract

@@ -110,7 +110,7 @@ class Preemption:
 
 
 def _is_inside_ours(frame: FrameType | None) -> bool:
-    """Whether code of the program has called code of ours, or that of ours calls it again."""
+    """Return whether code of the program has called code of ours, or that of ours calls it again."""
     ours = []  # innermost first
     while frame is not None and frame.f_code.co_filename not in _BEGINNINGS:
         ours.append(frame.f_code.co_filename.startswith(_OURS))

@@ -1,5 +1,5 @@
-"""Certificates: which one a client is shown, and reading them anew while connections go on. The bytes are
-stream.pyx's."""
+"""Certificates: which one the server shows a client, and reloading them while connections stay open.
+stream.pyx handles the bytes."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ class TLSSettings:
     """The settings that all certificates of a server share."""
 
     client_ca: str | None = None
-    """A PEM file of authorities: a client must show a certificate that one of them has signed."""
+    """A PEM file of CA certificates: a client must show a certificate signed by one of them."""
     ciphers: str | None = None
-    """Suites of TLS 1.2 in OpenSSL's notation, instead of CIPHERS."""
+    """Cipher suites of TLS 1.2 in OpenSSL's notation, instead of CIPHERS."""
     tls_minimum: str = "1.2"
     """The oldest version of TLS: one of MINIMUM."""
     key_password: str | None = None
-    """Of the private keys."""
+    """Password of the private keys."""
     http2: bool = False
     """Clients may choose HTTP/2 (ALPN)."""
 
     def given(self) -> bool:
-        """Whether any of them is the user's choice."""
+        """Return whether any of them is the user's choice."""
         ours = TLSSettings(self.client_ca, self.ciphers, self.tls_minimum, self.key_password)
         return ours != TLSSettings()
 
     def apply(self, context: ssl.SSLContext) -> None:
-        """ValueError for what OpenSSL does not know; OSError names the file."""
+        """Raise ValueError for what OpenSSL does not know; OSError names the file."""
         import ssl
 
         if self.tls_minimum not in MINIMUM:
@@ -80,8 +80,8 @@ class TLSSettings:
 
 
 def server_context(certificate: Files, settings: TLSSettings | None = None) -> ssl.SSLContext:
-    """A context with this certificate: Mozilla's intermediate configuration, no renegotiation, the protocols
-    by ALPN. OSError and ValueError name the file and the argument."""
+    """Return a context with this certificate: Mozilla's intermediate configuration, no renegotiation, the
+    protocols by ALPN. OSError and ValueError name the file and the argument."""
     import ssl
 
     settings = settings or TLSSettings()
@@ -109,7 +109,7 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
 @contextmanager
 def opened(argument: str, path: str) -> Iterator[str]:
     """The path by which OpenSSL may read the file; it does not say which of its files it cannot read.
-    OSError, with the argument's name."""
+    Raise OSError, with the argument's name."""
     with ExitStack() as stack:
         try:
             found = stack.enter_context(readable(path))
@@ -127,7 +127,7 @@ def _no_password() -> str:
 
 
 def by_name(default: ssl.SSLContext, others: Mapping[str, ssl.SSLContext]) -> ssl.SSLContext:
-    """Makes the default context choose another one by the name that the client asks for (SNI, RFC 6066, 3):
+    """Make the default context choose another one by the name that the client asks for (SNI, RFC 6066, 3):
     "www.example.org", or "*.example.org" for one label. A client that asks for another name, or none, is
     shown the default."""
     contexts = {name.lower(): context for name, context in others.items()}
@@ -144,7 +144,7 @@ def by_name(default: ssl.SSLContext, others: Mapping[str, ssl.SSLContext]) -> ss
 
 
 class Certificates:
-    """The context for new connections; `reload()` makes it anew, connections that are open keep theirs."""
+    """The context for new connections. `reload()` replaces it; open connections keep theirs."""
 
     def __init__(self, make: Callable[[], ssl.SSLContext]):
         self._make = make
@@ -154,7 +154,7 @@ class Certificates:
         return self.context
 
     def reload(self) -> None:
-        """Reads the files again. If one is bad its error is raised, and the certificates stay as they are."""
+        """Read the files again. If one is bad its error is raised, and the certificates stay as they are."""
         self.context = self._make()
 
 
@@ -165,7 +165,7 @@ def make_certificates(
     names: Mapping[str, Files] | None,
     settings: TLSSettings,
 ) -> Certificates | None:
-    """From the arguments of `serve`; None where there is no TLS. ValueError if they contradict one
+    """From the arguments of `serve`; None where there is no TLS. Raise ValueError if they contradict one
     another."""
     if context is not None:
         import ssl

@@ -1,4 +1,4 @@
-"""Which kind of application is served: WSGI, ASGI, or several by their paths."""
+"""The application kinds: WSGI, ASGI, or a mapping of paths to applications."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Declared(NamedTuple):
     def of(
         cls, application: Any, interface: str = "auto", root_path: str | None = None, lifespan: str = "auto"
     ) -> Any:
-        """The application itself where there is nothing to say. ValueError."""
+        """Return the application itself where there is nothing to say. Raise ValueError on failure."""
         if interface not in INTERFACES:
             raise ValueError(f"interface must be one of {', '.join(INTERFACES)}, not {interface!r}")
         if lifespan not in LIFESPANS:
@@ -47,8 +47,8 @@ class Declared(NamedTuple):
 
 
 def as_host(application: Any) -> Host:
-    """What a Server serves, of what its user gives. TypeError for what cannot be served, and the errors of
-    `load` for a name."""
+    """Return the host for an application that the user gives. Raise TypeError if it cannot be served, and the
+    errors of `load` for a name."""
     more = Declared(application)
     if isinstance(application, Declared):
         more, application = application, application.application

@@ -28,19 +28,19 @@ ONCE = "no argument: the command only"
 
 
 class Option(NamedTuple):
-    """An option; its name is that of the argument, the key in a file, and the variable."""
+    """An option. Its name is also the name of the argument, the key in a file, and the variable."""
 
     name: str
     default: Any
     """False: it takes no value. A tuple: it may be repeated. {}: each gives a row of a table."""
     value: str = ""
-    """What stands for its value in the help."""
+    """The placeholder of its value in the help."""
     where: str = SERVER
     word: str | None = ""
     """In the command line, if that is not its name with dashes. None: it has none, nor has a file."""
     short: str = ""
     read: Callable[[str], Any] = str
-    """From text to its value. ValueError."""
+    """Converts text to its value. Raises ValueError if it is malformed."""
     choices: Sequence[str] | None = None
     bare: str | None = None
     """Its value where the word stands alone; None: it needs a value."""
@@ -55,12 +55,12 @@ class Option(NamedTuple):
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """The known name that was probably meant: one or two letters differ. "" if there is none."""
+    """Return the most similar known name, which differs in one or two letters, or ""."""
     return next(iter(difflib.get_close_matches(name, list(known), 1, 0.8)), "")
 
 
 def limit(text: str) -> tuple[str, float]:
-    """A --limit argument, NAME=VALUE. An error about the value begins with the limit's name."""
+    """Parse a --limit argument, NAME=VALUE. An error about the value begins with the limit's name."""
     name, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"write NAME=VALUE, for example idle_seconds=75, not {text!r}")
@@ -68,7 +68,8 @@ def limit(text: str) -> tuple[str, float]:
 
 
 def limit_value(name: str, value: Any) -> float:
-    """The value of a limit, from text, or from the number of a file. ValueError begins with its name."""
+    """Return the value of a limit, from text, or from the number of a file. ValueError begins with its
+    name."""
     kinds = defaults()
     if name not in kinds:
         near = closest(name, kinds)
@@ -93,7 +94,8 @@ EXAMPLES = {"SECONDS": "seconds, such as 30, 500ms or 5m", "BYTES": "bytes, such
 
 
 def measured(value: Any, unit: str, *, whole: bool) -> float:
-    """A number, or text with or without a unit behind it. A rate may end in /s. ValueError."""
+    """Return the number in a value: a number, or text with an optional unit. A rate may end in /s. Raise
+    ValueError if it is malformed."""
     kind = "a whole number" if whole else "a number"
     refusal = f"write {kind}{' of ' + EXAMPLES[unit] if unit else ''}, not {value!r}"
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
@@ -118,7 +120,7 @@ NUMBER = re.compile(r"([-+]?(?:[0-9_]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?)\s*([
 
 
 def number_of_workers(text: str) -> int | str:
-    """A --workers argument. ValueError."""
+    """Parse a --workers argument. Raise ValueError if it is malformed."""
     if text == "auto":
         return text
     try:
@@ -130,7 +132,7 @@ def number_of_workers(text: str) -> int | str:
 
 
 def octal(text: str) -> int:
-    """A --unix-mode or --umask argument."""
+    """Parse a --unix-mode or --umask argument."""
     try:
         return int(text, 8)
     except ValueError:
@@ -138,7 +140,7 @@ def octal(text: str) -> int:
 
 
 def hook(text: str) -> tuple[str, str]:
-    """A --hook argument, NAME=MODULE:FUNCTION."""
+    """Parse a --hook argument, NAME=MODULE:FUNCTION."""
     name, equals, function = text.partition("=")
     if not equals or ":" not in function:
         raise ValueError(f"write NAME=MODULE:FUNCTION, not {text!r}")
@@ -146,7 +148,7 @@ def hook(text: str) -> tuple[str, str]:
 
 
 def certificate(text: str) -> tuple[str, str | tuple[str, str]]:
-    """A --certificate argument, NAME=CERT or NAME=CERT,KEY."""
+    """Parse a --certificate argument, NAME=CERT or NAME=CERT,KEY."""
     name, equals, files = text.partition("=")
     certfile, _, keyfile = files.partition(",")
     if not equals or not certfile:
@@ -155,7 +157,7 @@ def certificate(text: str) -> tuple[str, str | tuple[str, str]]:
 
 
 def static(text: str) -> tuple[str, str]:
-    """A --static argument, PREFIX=DIR."""
+    """Parse a --static argument, PREFIX=DIR."""
     prefix, _, directory = text.partition("=")
     if not prefix.startswith("/") or not directory:
         raise ValueError(f"write /PREFIX=DIR, not {text!r}")
@@ -163,7 +165,7 @@ def static(text: str) -> tuple[str, str]:
 
 
 def mount(text: str) -> tuple[str, str]:
-    """A --mount argument, PREFIX=APPLICATION."""
+    """Parse a --mount argument, PREFIX=APPLICATION."""
     prefix, _, application = text.partition("=")
     if not prefix.startswith("/") or not application:
         raise ValueError(f"write /PREFIX=MODULE:ATTRIBUTE, not {text!r}")
@@ -171,7 +173,7 @@ def mount(text: str) -> tuple[str, str]:
 
 
 def native(text: str) -> tuple[str, str]:
-    """A --native argument, ROUTE=HANDLER."""
+    """Parse a --native argument, ROUTE=HANDLER."""
     route, _, handler = text.rpartition("=")
     if "/" not in route or ":" not in handler:
         raise ValueError(f"write /PATH=MODULE:HANDLER or /PATH=LIBRARY.so:FUNCTION, not {text!r}")
@@ -179,12 +181,13 @@ def native(text: str) -> tuple[str, str]:
 
 
 def interface(text: str) -> str:
-    """An --interface argument. uvicorn has asgi3, too."""
+    """Parse an --interface argument. uvicorn has asgi3, too."""
     return "asgi" if text == "asgi3" else text
 
 
 def value_of(option: Option, value: Any) -> Any:
-    """The value of an option from text, wherever that stands, or from the number of a file. ValueError."""
+    """Return the value of an option from text, or from a number in a file. Raise ValueError if it is
+    malformed."""
     if option.read in (int, float):
         return measured(value, option.value if option.value in UNITS else "", whole=option.read is int)
     read = option.read(value)

@@ -28,9 +28,9 @@ class Patching:
         self._choice = {} if isinstance(patch, bool) else patch
 
     def __call__(self) -> None:
-        """Patches this process. TypeError for an area that there is not; CannotPatch, because a server whose
-        locks block is worse than none. Without the patch asyncio has a loop for tasklets all the same, once
-        it is imported."""
+        """Patch this process. Raise TypeError for an area that there is not; CannotPatch, because a server
+        whose locks block is worse than none. Without the patch asyncio has a loop for tasklets all the same,
+        once it is imported."""
         if self._patch is False:
             when_executed("asyncio", self._offer_loop)
         else:
@@ -72,7 +72,7 @@ def serve(
     patch: Patch = False,
     **options: Unpack[ServerOptions],
 ) -> None:
-    """Serves the application until SIGTERM or SIGINT (or until its tasklet is killed), then stops gracefully.
+    """Serve the application until SIGTERM or SIGINT (or until its tasklet is killed), then stop gracefully.
 
     - `application`: a WSGI callable, an ASGI 3 application, a web.py application, a CherryPy application,
       root object or class, a BaseHTTPRequestHandler subclass, or "module:attribute". A mapping of paths to
@@ -144,7 +144,7 @@ def serve(
     - `trusted_fields`: header fields that these proxies set (see `Forwarding`).
     - `proxy_protocol`: trusted peers begin each connection with a PROXY header (version 1 or 2).
 
-    Logs:
+    Log:
 
     - `access_log`: True for stdout, a path, or a text stream; none by default.
     - `access_log_format`: "combined", "common", "json", a string with Apache's atoms, or a mapping of JSON
@@ -187,13 +187,13 @@ def serve(
       (`syncless.patches.patch_all`), in each process that serves. A mapping chooses areas, {"sqlite3":
       False}. The command line does this by default.
 
-    Limits:
+    Limit:
 
     - `limits`: a `Limits`. Single limits may also be given by name (`head_seconds=10`).
 
-    SIGUSR1 reopens the log files. SIGHUP reloads the certificates, and with workers starts new ones, which
-    import the application anew, before the old ones end. The first SIGTERM or SIGINT lets requests in
-    flight end (for `stop_seconds`), a second one interrupts them. Raises OSError if it cannot listen, and
+    SIGUSR1 reopens the log files. SIGHUP reloads the certificates, and with workers starts new workers, which
+    import the application again, before the old ones end. The first SIGTERM or SIGINT lets requests in flight
+    finish (for `stop_seconds`); a second one interrupts them. Raise OSError if it cannot listen,
     WorkersFailed if no worker can start.
     """
     # with the master and the status page

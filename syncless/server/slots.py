@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 2.0
 
 
 class RequestSlots:
-    """RequestSlots(request_slots): those of one server, with this option. ValueError."""
+    """RequestSlots(request_slots): those of one server, with this option. Raise ValueError."""
 
     def __init__(self, request_slots: str):
         if request_slots not in CHOICES:

@@ -109,8 +109,8 @@ class SocketOptions:
     """"user", "user:group" or ":group", names or numbers."""
 
     def open(self, bind: Bind) -> list[socket.socket]:
-        """The listening, non-blocking sockets of an address: one, or for a host name one for each of its
-        addresses. OSError says why there are none."""
+        """Return the listening, non-blocking sockets of an address: one, or for a host name one for each of
+        its addresses. OSError says why there are none."""
         if bind.fd is not None:
             return [self._inherit(bind.fd)]
         if bind.path is not None:
@@ -212,7 +212,7 @@ def begin_no_more(listener: socket.socket) -> bool:
     not told yet: half of the handshake is done, or with TCP_DEFER_ACCEPT all of it, and the request is on its
     way. Danger: clients that were connected lose their request, after any number of calls of accept().
     Decision: the first packets of new clients are dropped, and the socket is closed a little later. Such a
-    client tries again after a second, and is refused then, or meets the next server. Price: that second.
+    client retries after a second, and is refused then, or meets the next server. Price: that second.
     Where there are no filters, new connections are begun to the end. Test:
     tests/server/test_stop.py::test_stopping_loses_no_connection_that_has_been_made
     """
@@ -230,15 +230,15 @@ def begin_no_more(listener: socket.socket) -> bool:
 
 
 def shut(listener: socket.socket) -> None:
-    """Closes a listening socket for all processes that have it: new clients are refused from now on."""
+    """Close a listening socket for all processes that have it: new clients are refused from now on."""
     with contextlib.suppress(OSError):
         listener.shutdown(socket.SHUT_RDWR)
     listener.close()
 
 
 def owner_ids(text: str) -> tuple[int, int]:
-    """The numbers of "user", "user:group" or ":group"; -1 for what is not named. ValueError if there is no
-    such user or group."""
+    """Return the numbers of "user", "user:group" or ":group"; -1 for what is not named. Raise ValueError if
+    there is no such user or group."""
     import grp  # not everywhere
     import pwd
 

@@ -22,7 +22,7 @@ class _Stop(BaseException):
 
 
 class TaskGroup:
-    """The block ends when all tasklets spawned in it have ended::
+    """A group of tasklets: its block ends when all tasklets spawned in it have ended::
 
         with TaskGroup() as group:
             group.spawn(fetch, "one")
@@ -48,7 +48,7 @@ class TaskGroup:
         return self
 
     def spawn(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Tasklet[T]:
-        """Runs function(*args, **kwargs) in a child. RuntimeError outside the block."""
+        """Run function(*args, **kwargs) in a child. Raise RuntimeError outside the block."""
         if not self._open:
             raise RuntimeError("the block of this TaskGroup is not running")
         child = spawn(self._run, function, args, kwargs)

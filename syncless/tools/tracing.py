@@ -24,8 +24,8 @@ LINES = 500
 
 
 def trace(seconds: float) -> list[dict[str, Any]]:
-    """The events of the next seconds; the others go on meanwhile. Each tasklet is a thread of the trace, and
-    thread 0 is the code that held the loop."""
+    """Return the events of the next seconds; the others go on meanwhile. Each tasklet is a thread of the
+    trace, and thread 0 is the code that held the loop."""
     stalls: list[dict[str, Any]] = []
 
     def note(stall: Stall, has_ended: bool) -> None:

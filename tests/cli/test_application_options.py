@@ -102,7 +102,7 @@ def test_lifespan_is_chosen(folder, workers, lifespan, began):
 
 def test_lifespan_on_refuses_an_application_without_one(folder):
     line = refused(folder, "--app-dir", "below", "--lifespan", "on", "--bind", "127.0.0.1:0", "without:app")
-    assert "lifespan is \"on\", but the application does not support lifespan events" in line
+    assert 'lifespan is "on", but the application does not support lifespan events' in line
     with serve(folder, "without:app") as server:
         assert json.loads(server.get("/"))[3] == []
 

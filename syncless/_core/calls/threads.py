@@ -52,7 +52,7 @@ _starting: deque[None] = deque()
 
 
 def start_thread(body: Callable[[], object]) -> None:
-    """body() in an OS thread. RuntimeError if the system refuses one.
+    """body() in an OS thread. Raise RuntimeError if the system refuses one.
 
     Danger: a new thread reads what the interpreter frees at its end, and crashes (CPython 3.10, 3.11).
     Decision: the end waits until all threads have begun. Guarded by
@@ -69,7 +69,7 @@ def start_thread(body: Callable[[], object]) -> None:
 def _begin(body: Callable[[], object]) -> None:
     """Fact: a debugger traces each thread that starts, and stops all of them at a breakpoint. Danger: its own
     thread asks for a file, and waits for a thread of ours that it has stopped. Decision: ours are not traced,
-    but for calls of the program's functions. Guarded by
+    except for calls of the program's functions. Guarded by
     tests/patches/test_tools.py::test_debugpy_stops_at_each_breakpoint."""
     end_call()
     _starting.pop()
@@ -176,7 +176,7 @@ class ThreadPool:
         self._give(_Job(function, (), {}))
 
     def end_threads(self) -> list[int]:
-        """Threads end as soon as there is no call left for them. Returns the system's numbers of those that
+        """Threads end as soon as there is no call left for them. Return the system's numbers of those that
         were idle."""
         look()
         self._ends = True
@@ -261,7 +261,7 @@ class ThreadPool:
             del job
 
     def _next(self, waker: _Waker) -> _Job | None:
-        """The next job; None when there has been nothing for IDLE_SECONDS."""
+        """Return the next job; None when there has been nothing for IDLE_SECONDS."""
         while True:
             if self._threads > self.size:  # which has changed: others do what there is
                 self._threads -= 1
@@ -291,7 +291,7 @@ class ThreadPool:
                     _get(waker)  # the word is on its way
 
     def _is_withdrawn(self, waker: _Waker) -> bool:
-        """Takes it out of those that are idle; False if somebody has just done so, to wake it."""
+        """Take it out of those that are idle; False if somebody has just done so, to wake it."""
         try:
             self._idle.remove(waker)
         except ValueError:
@@ -312,7 +312,7 @@ class Share:
         _shares.add(self)
 
     def is_free(self) -> bool:
-        """Whether no call has a place, or waits for one."""
+        """Return whether no call has a place, or waits for one."""
         look()
         return self._places.value == self.size
 
@@ -339,24 +339,24 @@ _pool = ThreadPool(32, traced=True)
 
 
 def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Runs function(*args, **kwargs) in a real OS thread of a shared pool (32 threads) while other tasklets
-    go on.
+    """Run function(*args, **kwargs) in a real OS thread of a shared pool (32 threads) while other tasklets
+    run.
 
-    For calls that would block the loop: C libraries, long computations that release the GIL. Returns what it
-    returns, raises what it raises. Context variables are visible in it.
+    For calls that would block the loop: C libraries, long computations that release the GIL. Return what it
+    returns, raise what it raises. Context variables are visible in it.
     """
     return _pool.run(function, *args, **kwargs)
 
 
 def thread_count() -> int:
-    """The OS threads of the shared pool that there are now."""
+    """Return the current number of OS threads in the shared pool."""
     look()
     return _pool._threads
 
 
 def wait_until_left(numbers: Iterable[int], seconds: float) -> None:
-    """Waits until threads of the system that end, or have ended as Python sees it, have left; at most so
-    long in this OS thread."""
+    """Wait until threads of the system that end, or have ended as Python sees it, have left; at most so long
+    in this OS thread."""
     never = new_os_lock()
     never.acquire()
     tries = int(seconds / 0.0001)

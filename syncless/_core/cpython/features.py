@@ -1,4 +1,4 @@
-"""What the versions of the interpreter and its library have, by names. Nothing outside this room asks for a
+"""Features of the versions of the interpreter and its library, by name. Nothing outside this room asks for a
 version.
 
 What Python code can see by itself, such as a module or a name that is there or not, is looked at where it is

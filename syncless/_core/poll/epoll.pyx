@@ -101,7 +101,7 @@ cdef class EpollPoller(Poller):
         return Poller.is_whole(self) and self.is_ours()
 
     cdef bint is_ours(self) noexcept:
-        """Whether the number is that of our epoll: no other has the pipe in it."""
+        """Return whether the number is that of our epoll: no other has the pipe in it."""
         return self.set(EPOLL_CTL_MOD, self.wake_read, EPOLLIN | EPOLLET, PIPE) == 0
 
     cdef int arm(self, int fd, uint32_t gen, int bits) except -1:

@@ -95,7 +95,7 @@ cdef class Poller:
         return 0
 
     cdef bint is_of_pipe(self, int fd) noexcept nogil:
-        """Whether the descriptor is still an end of that pipe."""
+        """Return whether the descriptor is still an end of that pipe."""
         cdef struct_stat now
         return fd >= 0 and fstat(fd, &now) == 0 and now.st_ino == self.pipe.st_ino and (
             now.st_dev == self.pipe.st_dev)

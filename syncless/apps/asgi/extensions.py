@@ -35,7 +35,7 @@ def file_region(file: Any, offset: int | None, count: int | None) -> tuple[int, 
 
 
 def trailer_lines(message: dict[str, Any]) -> bytes:
-    """The fields of an http.response.trailers. ValueError."""
+    """Return the fields of an http.response.trailers. Raise ValueError on failure."""
     lines = []
     for name, value in message.get("headers", ()):
         if not is_field(name, value) or name.lower() in FORBIDDEN:
@@ -45,14 +45,14 @@ def trailer_lines(message: dict[str, Any]) -> bytes:
 
 
 def takes_trailers(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether the client of a request with these header fields keeps trailers (RFC 9110, 6.5.1)."""
+    """Return whether the client of a request with these header fields keeps trailers (RFC 9110, 6.5.1)."""
     values = b",".join(value for name, value in headers if name == b"te")
     return b"trailers" in [word.strip() for word in values.lower().split(b",")]
 
 
 def is_event_stream(fields: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether the client of a response with these fields comes again when it ends (HTML, 9.2): it may end
-    after any event."""
+    """Return whether the client of a response with these fields comes again when it ends (HTML, 9.2): it may
+    end after any event."""
     kinds = [value for name, value in fields if name.lower() == b"content-type"]
     return bool(kinds) and kinds[0].lower().startswith(b"text/event-stream")
 
@@ -90,7 +90,7 @@ SHORT = {
 
 
 def _distinguished(subject: Any) -> str | None:
-    """The name in the form of RFC 4514: the most specific part first."""
+    """Return the name in the form of RFC 4514: the most specific part first."""
     parts = [
         "+".join(f"{SHORT.get(key, key)}={_escaped(value)}" for key, value in names)
         for names in reversed(subject)

@@ -82,7 +82,7 @@ class ASGIHost(Host):
             self._lifespan, self._state = lifespan, lifespan.state
 
     def end(self, seconds: float) -> None:
-        """Cancels the background work that takes longer than `seconds`."""
+        """Cancel the background work that takes longer than `seconds`."""
         if self._tasks is not None and not self._tasks.wait(seconds):
             self._tasks.cancel()
             self._tasks.wait(1.0)

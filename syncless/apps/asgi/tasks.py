@@ -42,7 +42,7 @@ class Tasks:
         task.add_done_callback(ended)
 
     def wait(self, seconds: float) -> bool:
-        """Waits for their end. Returns whether all have ended."""
+        """Wait for their end. Return whether all have ended."""
         return self._none.wait(seconds)
 
     def cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""A WSGI application whose answers are compressed on their way (see http/content/compression.py).
+"""A WSGI application whose responses are compressed on their way (see http/content/compression.py).
 
 The head waits until the first part of the body comes, because the size of a body decides, too. A
 part that the application yields or writes is flushed at once, so that a client sees each event of a stream; a
@@ -16,7 +16,7 @@ from syncless.http.content.filepart import FilePart
 
 
 class Compressed:
-    """Calls an application and compresses its answers where that gains."""
+    """Calls an application and compresses its responses where that gains."""
 
     def __init__(self, application: Any, compression: Compression):
         self.application = application
@@ -39,7 +39,7 @@ class Compressed:
 
 
 class _Answer:
-    """One answer: its head, and the compressor once that has been decided."""
+    """One response: its head, and the compressor once that has been decided."""
 
     def __init__(self, compression: Compression, environ: dict[str, Any], start_response: Any):
         self.compression = compression

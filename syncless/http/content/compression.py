@@ -1,6 +1,6 @@
-"""Compression of answers on their way: which ones, and by what.
+"""Compression of responses on their way: which ones, and by what.
 
-Takes the header fields of an answer and the request as CGI meta-variables (RFC 3875, 4.1). Knows no kind of
+Takes the header fields of a response and the request as CGI meta-variables (RFC 3875, 4.1). Knows no kind of
 application. gzip is made by zlib; br and zstd by libraries that may be installed.
 
 Fact: a kilobyte takes 3 to 10 microseconds, a large body milliseconds, and nothing else runs meanwhile.
@@ -31,7 +31,7 @@ AS_IT_IS = {
     "digest",
     "repr-digest",
 }
-"""Fields of an answer whose body must stay the same."""
+"""Fields of a response whose body must stay the same."""
 WITHOUT_BODY = {"204", "205", "206", "304"}
 
 
@@ -126,7 +126,7 @@ def compressors() -> dict[str, Callable[[], Compressor]]:
 
 
 class Plan(NamedTuple):
-    """How an answer is sent."""
+    """How a response is sent."""
 
     headers: Headers
     make: Callable[[], Compressor] | None
@@ -135,7 +135,7 @@ class Plan(NamedTuple):
 
 class Compression:
     """Compression(types, minimum): `types` are media types, text/* among them, or True for all that gain;
-    a body that is known to be smaller than `minimum` bytes is left alone. ValueError."""
+    a body that is known to be smaller than `minimum` bytes is left alone. Raise ValueError."""
 
     def __init__(self, types: bool | str | Iterable[str] = True, minimum: int = 1000):
         if isinstance(types, str):
@@ -210,7 +210,7 @@ def compressed(compressor: Compressor, data: bytes) -> Iterator[bytes]:
 
 
 def whole(compressor: Compressor, parts: Iterable[bytes]) -> bytes:
-    """The compressed body of all parts."""
+    """Return the compressed body of all parts."""
     return b"".join(
         [*(piece for part in parts for piece in compressed(compressor, part)), compressor.finish()]
     )

@@ -42,7 +42,7 @@ class FilePart:
 
 
 def blocks(fd: int, offset: int, size: int) -> Iterator[bytes]:
-    """The bytes of a part of a file, in blocks. RuntimeError if the file has become shorter."""
+    """The bytes of a part of a file, in blocks. Raise RuntimeError if the file has become shorter."""
     end = offset + size
     while offset < end:
         yield exactly(fd, offset, min(PIECE, end - offset))
@@ -50,7 +50,7 @@ def blocks(fd: int, offset: int, size: int) -> Iterator[bytes]:
 
 
 def exactly(fd: int, offset: int, size: int) -> bytes:
-    """That many bytes of a file. RuntimeError if it has become shorter."""
+    """That many bytes of a file. Raise RuntimeError if it has become shorter."""
     data = pread(fd, size, offset)
     if len(data) < size:
         raise RuntimeError("the file became shorter while it was sent")

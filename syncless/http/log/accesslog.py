@@ -1,4 +1,4 @@
-"""The access log: formats, and a writer that never holds up the loop.
+"""The access log: formats, and a writer that never blocks the loop.
 
 Lines are put together by loglines.pyx and written in blocks by an OS thread, half a second later at most. A
 log that cannot be written (full disk, closed stream, a pipe that nobody reads) never disturbs a request: its
@@ -50,7 +50,7 @@ ATOM = re.compile(r"%(?:%|[<>]?(?:\{([^}]*)\})?([a-zA-Z]))")
 
 
 class Atom(NamedTuple):
-    """What of a request is written in its place."""
+    """The part of a request that replaces it in a log line."""
 
     text: str
     """For people."""
@@ -119,8 +119,8 @@ def _atom(argument: str | None, letter: str) -> tuple[str, Any]:
 
 
 def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:
-    """The log of a format: a name of FORMATS, a string with Apache's atoms, or a mapping of JSON keys to one
-    atom each.
+    """Return the log of a format: a name of FORMATS, a string with Apache's atoms, or a mapping of JSON keys
+    to one atom each.
 
     ValueError says which atom is unknown.
     """
@@ -207,18 +207,18 @@ class LogWriter:
                 self.file.reopen()
 
     def reopen(self) -> None:
-        """Writes the lines that are held back to the old file, then opens the path anew."""
+        """Write the buffered lines to the old file, then open the path again."""
         self._reopen = True
         self.log.something.set()
         self.log.full.set()
 
     def flush(self) -> None:
-        """Writes what is held back now, soon."""
+        """Write what is held back now, soon."""
         self.log.something.set()
         self.log.full.set()
 
     def close(self) -> None:
-        """Writes the rest, waiting for LAST_SECONDS at most."""
+        """Write the rest, waiting for LAST_SECONDS at most."""
         self._closing = True
         self.flush()
         with Timeout(LAST_SECONDS, False):

@@ -73,14 +73,14 @@ class LogFile:
         self.stream.flush()
 
     def isatty(self) -> bool:
-        """Whether somebody may be looking at it."""
+        """Return whether somebody may be looking at it."""
         try:
             return bool(self.stream.isatty())
         except (AttributeError, ValueError):  # no file, or closed
             return False
 
     def reopen(self) -> None:
-        """Goes on in the file that has the path now. OSError if it cannot be opened; the old one is kept
+        """Go on in the file that has the path now. Raise OSError if it cannot be opened; the old one is kept
         then."""
         if self.path:
             old, self.stream = self.stream, self._open()
@@ -204,15 +204,15 @@ class ErrorLog:
         return str(_json().dumps(record)) + "\n"
 
     def reopen(self) -> None:
-        """Goes on in the file that has the path now. OSError if it cannot be opened; the old one is kept
+        """Go on in the file that has the path now. Raise OSError if it cannot be opened; the old one is kept
         then."""
         if self._file is not None:
             self._file.reopen()
             self.stream.stream = self._file.stream
 
     def close(self, *, hold: bool = False) -> None:
-        """Waits for the last lines, for LAST_SECONDS at most, and closes the file that it has opened.
-        ``hold``: holds up the thread meanwhile, because there is no loop."""
+        """Wait for the last lines, for LAST_SECONDS at most, and close the file that it has opened.
+        ``hold``: blocks the thread meanwhile, because there is no loop."""
         if isinstance(self.stream, NonblockingText):
             ends = time.monotonic() + LAST_SECONDS
             while not hold and self.stream.pending and time.monotonic() < ends:
@@ -251,7 +251,7 @@ class ErrorLog:
 
 
 def check_format(format: str) -> str:
-    """ValueError for a format that there is not."""
+    """Raise ValueError for a format that there is not."""
     if format not in FORMATS:
         raise ValueError(f"error_log_format must be 'text' or 'json', not {format!r}")
     return format
@@ -289,7 +289,7 @@ def _zone(now: float) -> str:
 
 
 def running_request() -> Any:
-    """The request in whose tasklet this is called, or None."""
+    """Return the request in whose tasklet this is called, or None."""
     tasklet = current()
     return tasklet if hasattr(tasklet, "client_gone") else None
 
@@ -298,8 +298,9 @@ def running_request() -> Any:
 
 
 def configure(settings: Mapping[str, Any] | None, owner: Owner | None = None) -> None:
-    """Configures the module logging: the arguments of `logging.config.dictConfig`, of which ``version`` is 1,
-    and other loggers stay as they are. Its files are opened as ours are, for the same owner. ValueError."""
+    """Configure the module logging: the arguments of `logging.config.dictConfig`, of which ``version`` is 1,
+    and other loggers stay as they are. Its files are opened as ours are, for the same owner. Raise ValueError
+    on failure."""
     if settings is None:
         return
     import logging  # not everybody needs it
@@ -320,8 +321,8 @@ def configure(settings: Mapping[str, Any] | None, owner: Owner | None = None) ->
 
 
 def _is_handled() -> bool:
-    """Whether the program has given our logger, or its parent, a handler. The root's do not count: they are
-    there for other entries."""
+    """Return whether the program has given our logger, or its parent, a handler. The root's do not count:
+    they are there for other entries."""
     logging = sys.modules.get("logging")
     return logging is not None and any(logging.getLogger(name).handlers for name in ("syncless", LOGGER))
 
@@ -343,7 +344,8 @@ def forget(log: ErrorLog) -> None:
 
 
 def process_log() -> ErrorLog:
-    """The log of this process: of the server that has been started last of those that run, or stderr."""
+    """Return the log of this process: of the server that has been started last of those that run, or
+    stderr."""
     return _open[-1] if _open else ErrorLog()
 
 

@@ -54,7 +54,7 @@ def sentence(told: dict[str, Any]) -> str:
 
 
 def rows(told: dict[str, Any]) -> list[str]:
-    """The longest waits in words, then the rest."""
+    """Return the longest waits in words, then the rest."""
     found = longest(Wait(**wait) for wait in told["waits"])[:ROWS]
     left = told["number"] - sum(number for _, number in found)
     seconds = told["waited"] - sum(wait.seconds for wait, _ in found)
@@ -92,6 +92,6 @@ class SlowRequests:
             self._slowest = sorted([*slowest, told], key=lambda one: -one["seconds"])[:KEPT]
 
     def slowest(self) -> list[dict[str, Any]]:
-        """The slowest that have ended in the last minutes, as `account` has them. From any thread."""
+        """Return the slowest that have ended in the last minutes, as `account` has them. From any thread."""
         since = time.time() - KEPT_FOR
         return [one for one in self._slowest if one["at"] > since]

@@ -34,7 +34,7 @@ cdef dict heads = {}                        # by whether it is text and the leng
 
 
 cdef bytes head_of(object library, bint text, Py_ssize_t size):
-    """The head of a message's frame without extensions, as the library writes it."""
+    """Return the head of a message's frame without extensions, as the library writes it."""
     cdef Py_ssize_t key = size << 1 | text
     cdef bytes head = heads.get(key)
     if head is None:
@@ -101,8 +101,8 @@ cdef class Frames:
         return 0
 
     cpdef bint next(self, Py_ssize_t most) except -1:
-        """Whether a frame is whole that has at most `most` bytes, decompressed: `opcode`, `payload` and
-        `last` are those of the next one. Broken."""
+        """Return whether a frame is whole that has at most `most` bytes, decompressed: `opcode`, `payload`
+        and `last` are those of the next one. Broken."""
         if self.parser is None:
             if self.start == len(self.buffer):
                 return False
@@ -124,7 +124,7 @@ cdef class Frames:
         return False
 
     cdef bint next_known(self, Py_ssize_t most) except -1:
-        """The same, for a frame without extensions whose head is known."""
+        """Return the same, for a frame without extensions whose head is known."""
         cdef const unsigned char* data
         cdef Py_ssize_t rest = len(self.buffer) - self.start, head = SHORT_HEAD, i
         cdef uint64_t size
@@ -194,8 +194,8 @@ cdef class Frames:
         return piece
 
     cpdef bytes coming(self, int opcode):
-        """The payload of a frame that is not whole yet, from where the last call ended; nothing if it has
-        another opcode, or is compressed."""
+        """Return the payload of a frame that is not whole yet, from where the last call ended; nothing if it
+        has another opcode, or is compressed."""
         if self.parser is None or not self.pieces:
             return b""
         bits, length = self.pieces[0]
@@ -209,7 +209,7 @@ cdef class Frames:
         return unmasked(data, <bytes> (mask[turn:] + mask[:turn]), len(data))
 
     cpdef bytes message(self, object data):
-        """A whole message, str or bytes, as a frame."""
+        """Return a whole message, str or bytes, as a frame."""
         cdef bint text = isinstance(data, str)
         cdef Py_ssize_t size
         cdef const char* payload
@@ -229,7 +229,7 @@ cdef class Frames:
         return made
 
     cdef bytes frame(self, int opcode, bytes data):
-        """ValueError if the data does not fit into a control frame."""
+        """Raise ValueError if the data does not fit into a control frame."""
         return self.library.frame(opcode, data, self.extensions)
 
     cdef tuple read_close(self):

@@ -23,8 +23,8 @@ FIELDS = ("Upgrade", "Connection", "Sec-WebSocket-Key", "Sec-WebSocket-Version",
 
 
 def handshake(request: Request, compression: bool) -> tuple[list[tuple[str, str]], Sequence[Any]]:
-    """The fields of the 101 response to a request, and the extensions agreed upon. ValueError if the
-    handshake is malformed."""
+    """Return the fields of the 101 response to a request, and the extensions agreed upon. Raise ValueError if
+    the handshake is malformed."""
     offered = Headers()
     for name in FIELDS:
         value = request.field(name.lower())
@@ -42,12 +42,12 @@ def handshake(request: Request, compression: bool) -> tuple[list[tuple[str, str]
 def parse(
     exactly: Callable[[int], Generator[None, None, bytes]], most: int, extensions: Sequence[Any]
 ) -> Generator[None, None, Frame]:
-    """Reads a client's frame. ProtocolError; PayloadTooBig."""
+    """Read a client's frame. ProtocolError; PayloadTooBig."""
     return Frame.parse(exactly, mask=True, max_size=most, extensions=extensions)
 
 
 def frame(opcode: int, data: bytes, extensions: Sequence[Any] = ()) -> bytes:
-    """A frame of the server. ValueError if the data does not fit into a control frame."""
+    """Return a frame of the server. Raise ValueError if the data does not fit into a control frame."""
     try:
         return Frame(Opcode(opcode), data).serialize(mask=False, extensions=extensions)
     except ProtocolError as error:
@@ -55,7 +55,7 @@ def frame(opcode: int, data: bytes, extensions: Sequence[Any] = ()) -> bytes:
 
 
 def close_data(code: int, reason: str) -> bytes:
-    """The payload of a close frame; ValueError for a code that none may have."""
+    """Return the payload of a close frame; raise ValueError for a code that none may have."""
     try:
         return Close(code, reason).serialize()
     except ProtocolError as error:
@@ -63,6 +63,6 @@ def close_data(code: int, reason: str) -> bytes:
 
 
 def read_close(data: bytes) -> tuple[int, str]:
-    """Code and reason of a close frame, code 1005 if it has none. ProtocolError; UnicodeDecodeError."""
+    """Code and reason of a close frame, code 1005 if it has none. ProtocolError; raise UnicodeDecodeError."""
     close = Close.parse(data)
     return int(close.code), close.reason

@@ -25,7 +25,7 @@ POLICY = [
 
 @lru_cache(1024)
 def as_v6(address: str) -> ipaddress.IPv6Address:
-    """The address itself, or an IPv4 address mapped to IPv6 (as in section 3.1 and the following)."""
+    """Return the address itself, or an IPv4 address mapped to IPv6 (as in section 3.1 and the following)."""
     plain = address.partition("%")[0]
     return ipaddress.IPv6Address(plain if ":" in plain else f"::ffff:{plain}")
 
@@ -50,13 +50,13 @@ def scope(address: str) -> int:
 
 
 def common_prefix(one: str, other: str) -> int:
-    """Number of leading bits that both addresses share, at most 64 (section 2.2)."""
+    """Return number of leading bits that both addresses share, at most 64 (section 2.2)."""
     differing = (int(as_v6(one)) ^ int(as_v6(other))).bit_length()
     return min(64, 128 - differing)
 
 
 def source_of(address: str) -> str | None:
-    """Our address from which packets there would come, or None if there is no route. Sends nothing."""
+    """Our address from which packets there would come, or None if there is no route. Send nothing."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         probe = _socket.socket(family, socket.SOCK_DGRAM)
@@ -84,5 +84,5 @@ def key(address: str) -> tuple[int, ...]:
 
 
 def ordered(addresses: list[str]) -> list[str]:
-    """The addresses, best first; equally good ones stay in the name server's order (rule 10)."""
+    """Return the addresses, best first; equally good ones stay in the name server's order (rule 10)."""
     return sorted(addresses, key=key) if len(addresses) > 1 else addresses

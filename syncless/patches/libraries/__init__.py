@@ -32,7 +32,8 @@ def _of_this_system() -> Libraries:
 
 
 def patch(patcher: Patcher) -> None:
-    """The area `native`: the libraries that are known to be safe. NotImplementedError where none can be."""
+    """The area `native`: the libraries that are known to be safe. Raise NotImplementedError where none can
+    be."""
     libraries = _of_this_system()
     for row in LIBRARIES:
         if row.verdict == SAFE:
@@ -44,14 +45,14 @@ def area_of(name: str) -> str:
 
 
 def patch_one(name: str) -> Callable[[Patcher], None]:
-    """Makes the changes for one library. ValueError if it must not be patched, or is misspelt."""
+    """Make the changes for one library. Raise ValueError if it must not be patched, or is misspelt."""
     libraries = _of_this_system()
     check(name)
     return lambda patcher: libraries.add(name, patcher)
 
 
 def patch_where_possible(name: str, patcher: Patcher) -> None:
-    """Makes the changes for one library, for another area."""
+    """Make the changes for one library, for another area."""
     if _libraries is not None:
         _libraries.add(name, patcher)
 

@@ -62,7 +62,7 @@ def check(name: str) -> None:
 
 
 def _module_of(name: str) -> str | None:
-    """The module that a name means, written in another way or as it is installed."""
+    """Return the module that a name means, written in another way or as it is installed."""
     wanted = name.lower().replace("_", "-")
     if wanted in DISTRIBUTIONS and not _exists(name):
         return DISTRIBUTIONS[wanted]
@@ -87,7 +87,7 @@ def _exists(module: str) -> bool:
 
 
 def _has_extension(name: str) -> bool:
-    """Whether a module is one in C, or a package that holds one. Nothing is imported for that."""
+    """Return whether a module is one in C, or a package that holds one. Nothing is imported for that."""
     top, *parts = name.split(".")
     spec = importlib.util.find_spec(top) if top not in sys.modules else sys.modules[top].__spec__
     if spec is None:
@@ -105,8 +105,8 @@ def _has_extension(name: str) -> bool:
 
 
 def _is_file(name: str) -> bool:
-    """Whether there is a library of that file name: loaded, where the system looks for libraries, or in an
-    installed package."""
+    """Return whether there is a library of that file name: loaded, where the system looks for libraries, or
+    in an installed package."""
     pattern = re.compile(rf"{re.escape(name)}(\..*)?")
     folders = {os.path.dirname(path) for path in loaded_objects()}
     folders.update(("/lib", "/usr/lib", "/usr/local/lib", *os.getenv("LD_LIBRARY_PATH", "").split(":")))

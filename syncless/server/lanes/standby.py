@@ -72,12 +72,12 @@ class Side:
         self.thread, self.native_id = current_loop().thread_id, _thread.get_native_id()
 
     def place(self) -> str:
-        """The line of Python that it is in."""
+        """Return the line of Python that it is in."""
         frame = _current_frames().get(self.thread)
         return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
     def stall(self, seconds: float) -> Stall | None:
-        """What holds it, as the watchdog says it."""
+        """Return the code that holds it, as the watchdog reports it."""
         return stall_of(self.thread, self.native_id, seconds)
 
     @property
@@ -90,7 +90,7 @@ class Side:
         return sum(listener.connections for listener in self.listeners)
 
     def call(self, function: Callable[[], object]) -> None:
-        """Calls it in this thread, as soon as that is not held."""
+        """Call it in this thread, as soon as that is not held."""
         self._calls.append(function)
         self.wake()
 
@@ -101,7 +101,7 @@ class Side:
             pass  # it has enough to read
 
     def listen(self, look: Callable[[Side], None], failed: Callable[[Exception], None]) -> None:
-        """Obeys in its own thread until it has ended. ``failed`` is told of what cannot be done."""
+        """Obey in its own thread until it has ended. ``failed`` is told of what cannot be done."""
         while not self.ended:
             wait_readable(self._ours)
             try:
@@ -279,7 +279,7 @@ class StandBy(Lane):
             self._take(side, home)
 
     def close(self) -> None:
-        """Ends the threads. One that is held still is left behind."""
+        """End the threads. One that is held still is left behind."""
         if not self._sides:
             return
         self._close_acceptors()
@@ -354,7 +354,7 @@ class StandBy(Lane):
                 acceptor.resume()
 
     def _take(self, source: Side, target: Side, most: int = 0) -> int:
-        """How many it has moved; -1 if that cannot be done now."""
+        """Return how many it has moved; -1 if that cannot be done now."""
         moved = 0
         for one, other in zip(source.listeners, target.listeners, strict=True):
             found = take(one, other, most)
@@ -364,7 +364,7 @@ class StandBy(Lane):
         return moved
 
     def _sweep(self, side: Side) -> None:
-        """Takes the connections whose requests have ended on other sides, as long as there are any."""
+        """Take the connections whose requests have ended on other sides, as long as there are any."""
         first, last = SWEEP_SECONDS
         pause = first
         home = self._sides[0]
@@ -443,7 +443,7 @@ class StandBy(Lane):
         self._accepting(Acceptor.close)
 
     def _accepting(self, action: Callable[[Acceptor], None]) -> None:
-        """Does something to the acceptors of the active side, in its thread."""
+        """Do something to the acceptors of the active side, in its thread."""
         side = self._active
         for acceptor in side.acceptors:
             if side.number == 0:

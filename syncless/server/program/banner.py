@@ -15,7 +15,7 @@ from syncless.server.program.blocking import Patch
 def announce(
     urls: Sequence[str], workers: int = 0, patch: Patch | None = None, status: Sequence[str] = ()
 ) -> None:
-    """Says on stdout that these addresses are served, and where the status page is. ``patch``: that of the
+    """Say on stdout that these addresses are served, and where the status page is. ``patch``: that of the
     workers, or None for this process."""
     first, *others = urls
     processes = f"{workers} worker{'' if workers == 1 else 's'}"
@@ -39,7 +39,7 @@ def announce(
 
 
 def is_terminal() -> bool:
-    """Whether somebody reads stdout as it comes."""
+    """Return whether somebody reads stdout as it comes."""
     try:
         return sys.stdout.isatty()
     except (AttributeError, ValueError):  # there is none, or it is closed
@@ -47,11 +47,11 @@ def is_terminal() -> bool:
 
 
 def loop_name() -> str:
-    """The backend of the loops of this process, and of its workers."""
+    """Return the backend of the loops of this process, and of its workers."""
     return os.environ.get("SYNCLESS_LOOP") or next(iter(BACKENDS))
 
 
 def patched_areas() -> str:
-    """Those of this process."""
+    """Return those of this process."""
     patches = sys.modules.get("syncless.patches")
     return "" if patches is None else str(patches.described())

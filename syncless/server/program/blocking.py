@@ -60,8 +60,8 @@ get_ident = original_of(_thread.get_ident)
 
 
 def warn_at_prompt(waiting: Callable[[], int], serves: Callable[[], bool]) -> None:
-    """At a prompt a server serves while the code there waits cooperatively. Tells once, with the stack, that
-    a client waits in vain: at two looks of an OS thread. ``waiting``: how many clients wait; ``serves``: as
+    """At a prompt a server serves while the code there waits cooperatively. Tell once, with the stack, that a
+    client waits in vain: at two looks of an OS thread. ``waiting``: how many clients wait; ``serves``: as
     long as the server does."""
     thread = get_ident()
 

@@ -133,7 +133,7 @@ class Master:
     # -- running --------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Supervises until it is told to stop. OSError if it cannot listen; WorkersFailed."""
+        """Supervise until it is told to stop. Raise OSError if it cannot listen; WorkersFailed."""
         self.logs.open_errors()
         try:
             self.sockets.open()
@@ -169,7 +169,7 @@ class Master:
             self.sockets.close()
 
     def _announce_if_first(self, worker: Worker) -> None:
-        """Says where it serves, now that it does."""
+        """Say where it serves, now that it does."""
         if self.failures.ever_ready or not worker.ready:
             return
         self.failures.ever_ready = True
@@ -189,7 +189,7 @@ class Master:
             os.write(self._wakers[1], b"s")
 
     def _step(self, wake: int) -> bool:
-        """Waits for something to happen and deals with it. Whether there is anything left to supervise."""
+        """Wait for something to happen and deals with it. Whether there is anything left to supervise."""
         pipes = {worker.pipe: worker for worker in self._all() if worker.pipe >= 0}
         hurried = self.stopping or self.stops_at or self._starting()
         pause = self.status.pause(0.1 if hurried else min(1.0, self.manager.interval / 2 or 1.0))
@@ -344,7 +344,7 @@ class Master:
             worker.killed_at = now + 2
 
     def _refuse_when_taken(self) -> None:
-        """Closes the sockets of a master that stops, once its workers have accepted what was connected, or in
+        """Close the sockets of a master that stops, once its workers have accepted what was connected, or in
         LONGEST_LAST_CALL."""
         now = time.monotonic()
         if now < self.refuses_at or not self.sockets.shared:

@@ -33,7 +33,7 @@ class Privileges:
     @classmethod
     def of(cls, user: str | int | None, group: str | int | None) -> Privileges | None:
         """Of a user and a group, by name or number; the user's own group if none is named. None if nothing is
-        to change. PrivilegesError."""
+        to change. Raise PrivilegesError on failure."""
         if user is None and group is None:
             return None
         uid, gid, name = _user(user)
@@ -48,7 +48,7 @@ class Privileges:
         return wanted
 
     def held(self) -> bool:
-        """Whether the process is that user and group already."""
+        """Return whether the process is that user and group already."""
         return self.uid in (None, os.geteuid()) and self.gid in (None, os.getegid())
 
     def owner(self) -> str:
@@ -61,7 +61,7 @@ class Privileges:
         return -1 if self.uid is None else self.uid, -1 if self.gid is None else self.gid
 
     def drop(self) -> None:
-        """Becomes that user and group, for good. OSError if the system refuses."""
+        """Becomes that user and group, for good. Raise OSError if the system refuses."""
         if os.geteuid() != 0:
             return  # of() has seen that nothing is to change
         assert self.gid is not None
@@ -80,7 +80,7 @@ class Privileges:
 
 
 def _become(kind: str, number: int) -> None:
-    """Sets the real, effective and saved id."""
+    """Set the real, effective and saved id."""
     if hasattr(os, f"setres{kind}"):
         getattr(os, f"setres{kind}")(number, number, number)
     else:

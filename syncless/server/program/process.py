@@ -32,8 +32,9 @@ def set_title(role: str, application: Any) -> None:
 
 class PidFile:
     """A file with the number of this process, for as long as the block lasts. With privileges that the
-    process drops meanwhile, the file is emptied where it cannot be removed. FileExistsError if a process that
-    runs has the file: it is locked (flock(2)), and a child closes it after fork(), to keep no lock."""
+    process drops meanwhile, the file is emptied where it cannot be removed. Raise FileExistsError if a
+    process that runs has the file: it is locked (flock(2)), and a child closes it after fork(), to keep no
+    lock."""
 
     def __init__(self, path: str | os.PathLike[str] | None, privileges: Privileges | None = None):
         self.path = None if path is None else os.path.abspath(path)
@@ -41,7 +42,8 @@ class PidFile:
         self._fd = -1
 
     def check(self) -> None:
-        """FileExistsError if a process that runs has the file: told before an application is imported."""
+        """Raise FileExistsError if a process that runs has the file: told before an application is
+        imported."""
         if self.path is None:
             return
         try:

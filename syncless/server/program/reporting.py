@@ -113,7 +113,7 @@ class OfMaster:
         self._server = make_server(options, self._scoreboard, self) if self._scoreboard else None
 
     def open(self) -> None:
-        """OSError if it cannot listen."""
+        """Raise OSError if it cannot listen."""
         if self._server is not None:
             self._server.open()
             if self._options.warning:
@@ -153,7 +153,7 @@ class OfMaster:
     # -- workers ------------------------------------------------------------------------------------------
 
     def prepare(self, clock: int) -> Reporting | None:
-        """For a worker that is about to be forked. OSError."""
+        """For a worker that is about to be forked. Raise OSError on failure."""
         if self._server is None or self._scoreboard is None:
             return None
         ours, theirs = socket.socketpair()
@@ -254,7 +254,7 @@ class OfProcess:
 
 @contextmanager
 def shown(options: StatusOptions, server: Server) -> Iterator[OfProcess | None]:
-    """The status of a single process, while the block lasts. OSError if it cannot listen."""
+    """The status of a single process, while the block lasts. Raise OSError if it cannot listen."""
     if not options:
         yield None
         return

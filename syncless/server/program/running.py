@@ -55,10 +55,10 @@ def run(
     told: Callable[[], None] | None = None,
     stopping: Callable[[], None] | None = None,
 ) -> None:
-    """Starts the server and serves until SIGTERM or SIGINT; a second one hurries the stop. A ``worker``
-    leaves SIGINT and the service manager to its master. Calls ``bound`` when it has its sockets, ``started``
-    when it serves, ``told`` when it is told to stop, and ``stopping`` when it begins to, ``delay`` seconds
-    later, while it still accepts."""
+    """Start the server and serve until SIGTERM or SIGINT; a second one hurries the stop. A ``worker`` leaves
+    SIGINT and the service manager to its master. Call ``bound`` when it has its sockets, ``started`` when it
+    serves, ``told`` when it is told to stop, and ``stopping`` when it begins to, ``delay`` seconds later,
+    while it still accepts."""
     asked = Event()
     skip = Event()
     hurry = Event()
@@ -103,7 +103,7 @@ def _stop(server: Serving, stopping: Callable[[], None] | None) -> None:
 
 @contextmanager
 def _beside(manager: ServiceManager, worker: bool) -> Iterator[None]:
-    """Runs beside the server: the console, if it is asked for, and the service manager's watchdog."""
+    """Run beside the server: the console, if it is asked for, and the service manager's watchdog."""
     console = listen_if_asked(worker)
 
     def beat() -> None:
@@ -127,7 +127,7 @@ def _beside(manager: ServiceManager, worker: bool) -> Iterator[None]:
 def _obeying(
     server: Serving, asked: Sequence[Event], manager: ServiceManager, worker: bool
 ) -> Iterator[None]:
-    """Obeys signals, in the main thread: each SIGTERM or SIGINT sets the next of `asked`; SIGUSR1 and SIGHUP
+    """Obey signals, in the main thread: each SIGTERM or SIGINT sets the next of `asked`; SIGUSR1 and SIGHUP
     open files anew, in tasklets of their own: what they interrupt may be anything, and must not wait."""
     process = os.getpid()
     terminal = Terminal()

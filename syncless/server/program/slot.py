@@ -73,8 +73,8 @@ class Worker:
             os.kill(self.pid, number)
 
     def has_begun(self) -> bool:
-        """Whether it obeys signals: it does not yet in what other libraries do after a fork, if that takes
-        long."""
+        """Return whether it obeys signals: it does not yet in what other libraries do after a fork, if that
+        takes long."""
         return self._beat() > 0
 
     def last_beat(self) -> float:
@@ -92,7 +92,7 @@ class Worker:
             self.killed_at += seconds
 
     def read_messages(self) -> None:
-        """Reads what it says. Waits, unless there is something or the pipe does not block."""
+        """Read what it says. Wait, unless there is something or the pipe does not block."""
         said = os.read(self.pipe, LONGEST_REASON + 1)
         if not said:
             self._hang_up()  # it ends
@@ -107,7 +107,7 @@ class Worker:
             self.retiring = self.asked_to_go = True
 
     def drain_messages(self) -> None:
-        """Reads the last words of a worker that has ended. A process that it has forked may have its end of
+        """Read the last words of a worker that has ended. A process that it has forked may have its end of
         the pipe still, so this never waits."""
         if self.pipe >= 0:
             os.set_blocking(self.pipe, False)
@@ -162,8 +162,8 @@ class Failures:
             slot.not_before = 0.0
 
     def explain(self, reason: str) -> None:
-        """Tells why workers cannot start: once, however many say the same. WorkersFailed if none has been
-        ready."""
+        """Tell why workers cannot start: once, however many say the same. Raise WorkersFailed if none has
+        been ready."""
         if not self.ever_ready:
             raise WorkersFailed(f"no worker can start: {reason}")
         if reason != self._explained:
@@ -171,7 +171,7 @@ class Failures:
             warn(f"a new worker cannot start: {reason}")
 
     def failed(self, slot: Slot, why: str) -> None:
-        """Counts a worker that could not start, or died at once. WorkersFailed if no other has been
+        """Count a worker that could not start, or died at once. Raise WorkersFailed if no other has been
         better."""
         slot.failures += 1
         if not self.ever_ready and sum(slot.failures for slot in self._slots) >= GIVE_UP_AFTER:
@@ -195,12 +195,12 @@ class SharedSockets:
         self._slots: dict[Slot, Opened] = {}
 
     def open(self) -> None:
-        """OSError if it cannot listen."""
+        """Raise OSError if it cannot listen."""
         self.shared = self._sockets.open()
 
     def of(self, slot: Slot) -> Opened:
-        """The sockets of a slot, which stay those of its workers. With reuse_port the first slot has those
-        that were opened first."""
+        """Return the sockets of a slot, which stay those of its workers. With reuse_port the first slot has
+        those that were opened first."""
         if slot not in self._slots:
             shares = not self._reuse_port or not self._slots
             self._slots[slot] = self.shared if shares else self._open_again()
@@ -219,7 +219,7 @@ class SharedSockets:
         self._sockets.begin_no_more(self.all())
 
     def have_waiting(self) -> bool:
-        """Whether a connection waits to be accepted."""
+        """Return whether a connection waits to be accepted."""
         return bool(select.select([sock for sock, _ in self.all()], [], [], 0)[0])
 
     def forget(self, slot: Slot) -> None:

@@ -88,7 +88,7 @@ class Work:
     """Where its status is shown, if anybody wants to see it."""
 
     def run(self, pipe: int) -> int:
-        """Serves until SIGTERM, or until the master has ended, which hears of it through the pipe. Returns
+        """Serve until SIGTERM, or until the master has ended, which hears of it through the pipe. Return
         the exit status."""
         BEAT.pack_into(self.clocks, self.clock * BEAT.size, time.monotonic())
         set_title(f"worker {self.number}", self.application)
@@ -151,7 +151,7 @@ class Work:
         full.set()
 
     def _live(self, server: Server, pipe: int, full: Event) -> None:
-        """Tells the master that the loop runs, asks to be replaced in time, and ends with the master."""
+        """Tell the master that the loop runs, asks to be replaced in time, and ends with the master."""
         limits = self.limits
         born = time.monotonic()
         asked = False
@@ -181,7 +181,7 @@ class Work:
                 full.wait(pause)
 
     def _most_memory(self) -> float:
-        """Bytes. What the container may use, and the number of workers, change while they run."""
+        """Return the bytes. The limit of the container and the number of workers may change at run time."""
         limits, share = self.limits, math.inf
         if limits.worker_memory_percent:
             share = allowance.memory() // number_of_workers(self.clocks) * limits.worker_memory_percent / 100
@@ -236,7 +236,8 @@ at_fork(in_child=_end_with_master)
 
 def fork(work: Callable[[int], int], signals: Iterable[int], descriptors: Iterable[int]) -> tuple[int, int]:
     """A child that does the work and exits with what it returns; its number, and our end of a pipe. `work` is
-    given the other end. The child has neither our handlers of the signals nor the descriptors. OSError."""
+    given the other end. The child has neither our handlers of the signals nor the descriptors. Raise OSError
+    on failure."""
     global _master
     flush()  # or the child would write it, too
     ours, theirs = os.pipe()
@@ -269,7 +270,7 @@ def fork(work: Callable[[int], int], signals: Iterable[int], descriptors: Iterab
 
 
 def _leave_behind(signals: Iterable[int], unblocked: Iterable[int]) -> None:
-    """Drops the parent's exit functions and signal handlers. Signals since the fork are delivered now."""
+    """Drop the parent's exit functions and signal handlers. Signals since the fork are delivered now."""
     atexit._clear()
     _register_again()
     for number in signals:

@@ -73,7 +73,7 @@ GAUGES = (
 
 
 class Metrics:
-    """Metrics(scoreboard): called with an Accept field, it gives the text and its type. ImportError."""
+    """Metrics(scoreboard): called with an Accept field, it gives the text and its type. Raise ImportError."""
 
     def __init__(self, scoreboard: Scoreboard):
         self._scoreboard = scoreboard

@@ -36,7 +36,7 @@ class StatusOptions:
 
     @property
     def warning(self) -> str:
-        """What is to be said at the start, if anything."""
+        """Return the warning to print at the start, or ""."""
         shown = [sockets.binds[0] for sockets in (self.status, self.metrics) if sockets is not None]
         far = [f"{bind.host}:{bind.port}" for bind in shown if not is_local(bind)]
         return (
@@ -85,8 +85,8 @@ def check_metrics_library() -> None:
 
 
 def local_bind(text: str, what: str, public: bool) -> Bind:
-    """The address that the text names. ValueError if others than this machine could reach it, unless they are
-    meant to."""
+    """Return the address that the text names. Raise ValueError if others than this machine could reach it,
+    unless they are meant to."""
     try:
         bind = parse_bind(text)
     except ValueError as error:
@@ -104,7 +104,7 @@ def local_bind(text: str, what: str, public: bool) -> Bind:
 
 
 def is_local(bind: Bind) -> bool:
-    """Whether only this machine can reach it. Inherited sockets are their maker's affair."""
+    """Return whether only this machine can reach it. Inherited sockets are their maker's affair."""
     return bind.path is not None or bind.fd is not None or is_loopback(bind.host or "")
 
 

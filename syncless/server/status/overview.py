@@ -117,7 +117,7 @@ def shown(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def rates(before: dict[str, Any], after: dict[str, Any], seconds: float) -> dict[str, float]:
-    """The events between two sums of the scoreboard, per second."""
+    """Return the events between two sums of the scoreboard, per second."""
     buckets = [b - a for a, b in zip(before["latency"], after["latency"], strict=True)]
     answered = sum(buckets)
     failed = sum(
@@ -141,7 +141,7 @@ def rates(before: dict[str, Any], after: dict[str, Any], seconds: float) -> dict
 
 
 def quantile(buckets: Sequence[int], part: float) -> float:
-    """An estimate of the latency below which that part of the requests was answered, in seconds, as
+    """Return an estimate of the latency below which that part of the requests was answered, in seconds, as
     Prometheus makes it: evenly spread within a bucket. 0 for none."""
     wanted = sum(buckets) * part
     if not wanted:

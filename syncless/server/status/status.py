@@ -41,7 +41,7 @@ class Line:
         self.sock = sock
         self.report: dict[str, Any] | None = None
         self.asked_at = 0.0
-        """When the question was asked that has no answer yet; 0: none."""
+        """When the question was asked that has no response yet; 0: none."""
         self._received = bytearray()
 
     def ask(self) -> None:
@@ -112,7 +112,7 @@ class StatusServer:
             self.endpoints.append(Endpoint(self._selector, options.health, self._answer_health, True))
 
     def open(self) -> None:
-        """OSError if it cannot listen."""
+        """Raise OSError if it cannot listen."""
         for endpoint in self.endpoints:
             endpoint.open()
 
@@ -163,14 +163,14 @@ class StatusServer:
         return self._selector.fileno()
 
     def pause(self) -> float:
-        """Seconds until step() has something to do in any case."""
+        """Return seconds until step() has something to do in any case."""
         due = self._sampled + EVERY
         if self._round_ends:
             due = min(due, self._round_ends)
         return max(0.0, due - time.monotonic())
 
     def step(self, seconds: float = 0.0) -> None:
-        """Does what there is to do, waiting so long for it."""
+        """Do what there is to do, waiting so long for it."""
         for key, mask in self._selector.select(seconds):
             key.data(mask)
         now = time.monotonic()

@@ -82,8 +82,8 @@ class Candidates(NamedTuple):
 
 
 class StaticFiles:
-    """StaticFiles({"/assets": "build/assets"}): files by their path's prefix. ValueError. `max_age`: seconds
-    for which a cache need not ask again."""
+    """StaticFiles({"/assets": "build/assets"}): files by their path's prefix. Raise ValueError. `max_age`:
+    seconds for which a cache need not ask again."""
 
     def __init__(self, directories: Paths, max_age: float = 0):
         if max_age < 0 or isinstance(max_age, bool):
@@ -104,7 +104,8 @@ class StaticFiles:
         """The paths of requests that may be for files begin with one of these."""
 
     def answer(self, request: Request) -> Answer | None:
-        """The answer to a request; None if it is not for a file. OSError if the file cannot be read."""
+        """Return the answer to a request; None if it is not for a file. Raise OSError if the file cannot be
+        read."""
         path, field = request.path, request.field("accept-encoding") or ""
         remembered = len(path) + len(field) <= LONGEST
         candidates = self._remembered(path, field) if remembered else self._candidates(path, field)
@@ -162,7 +163,7 @@ def _is_below(path: str, prefix: str) -> bool:
 
 
 def _to_directory(candidates: Candidates, request: Request) -> Answer | None:
-    """The slash that is missing in the path, if there is something behind it."""
+    """Return the slash that is missing in the path, if there is something behind it."""
     index: OpenFile | None = None
     if not request.path.endswith("/"):
         index = candidates.directory.open((candidates.names[-1] + b"/index.html",))

@@ -1,7 +1,7 @@
 """``manage.py runsyncless [address] [--workers N]``: Django's runserver with our server in place of its own.
 
 Checks, auto-reload and static files are Django's. The standard library is patched, so a view that waits does
-not hold up others, and threads are tasklets. A project with ASGI_APPLICATION, such as one with Channels, is
+not block others, and threads are tasklets. A project with ASGI_APPLICATION, such as one with Channels, is
 served by that, as daphne's runserver does.
 """
 
