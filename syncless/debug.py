@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def describe(tasklet: Tasklet[Any], stack: bool = True, waits: Waits | None = None) -> str:
-    """Describe a tasklet: its name, its state or the thing that it waits for and since when, the holder of
-    that thing, and its stack."""
+    """Describe a tasklet: its name, its state or the object that it waits for, the start of the wait, the
+    holder of that object, and its stack."""
     waits = waits or Waits()
     seconds = tasklet.waiting_seconds
     doing = tasklet.status if seconds is None else f"waits for {tasklet.waiting_for}, since {seconds:.3f} s"
@@ -135,7 +135,7 @@ def _log_deadlock(tasklets: list[Tasklet[Any]]) -> None:
 
 
 def report_deadlocks(report: Callable[[list[Tasklet[Any]]], object] | None = _log_deadlock) -> None:
-    """Reports tasklets that wait for one another forever, even while others run and servers listen.
+    """Report tasklets that wait for one another forever, even while others run and servers listen.
 
     This thread's loop calls `report(tasklets)` once for each deadlock. By default the logger "syncless.debug"
     shows the tasklets' names, waits and stacks. None stops the reports. Two things are reported: the circles
@@ -194,7 +194,7 @@ def _log_bytecodes(bytecodes: int, tasklet: Tasklet[Any], stack: str) -> None:
 
 class BytecodeWatchdog:
     """Reports each turn of a tasklet of this thread that executes more than `bytecodes` bytecodes. The count
-    is repeatable, however busy the machine is::
+    is repeatable, regardless of the load of the machine::
 
         with BytecodeWatchdog(100_000):
             run_the_tests()

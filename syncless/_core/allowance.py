@@ -36,7 +36,7 @@ class Allowance:
         self._read_at = float("-inf")
 
     def processors(self) -> int:
-        """At least 1. A part of a processor counts as one."""
+        """Return the number of processors, at least 1. A part of a processor counts as one."""
         self._look()
         return self._processors
 
@@ -71,7 +71,8 @@ class Allowance:
         return _number(quota), _number(period)
 
     def _folders(self, controller: str) -> Iterator[str]:
-        """This process's group and those above it, as far as they can be seen here."""
+        """Return the folders of this process's group and of the groups above it, as far as they are
+        visible."""
         groups = [line.split(":", 2) for line in self._text("/proc/self/cgroup").splitlines()]
         for line in self._text("/proc/self/mountinfo").splitlines():
             mount, _, system = line.partition(" - ")
@@ -89,7 +90,7 @@ class Allowance:
                 yield from _upwards(top, _below(root, path))
 
     def _text(self, path: str) -> str:
-        """Nothing if there is no such file."""
+        """Return the text of a file, or "" if it does not exist."""
         try:
             fd = _open(self._root + path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -106,7 +107,7 @@ class Allowance:
 
 
 def _number(text: str) -> int:
-    """0 for no number: "max", "-1", nothing."""
+    """Return the number in the text, or 0 if there is none ("max", "-1", "")."""
     return int(text) if text.isdecimal() else 0
 
 
@@ -123,7 +124,7 @@ def _below(root: str, path: str) -> str:
 
 
 def _upwards(top: str, path: str) -> Iterator[str]:
-    """The folder of a group, and those above it up to `top`."""
+    """Yield the folder of a group, and those above it up to `top`."""
     path = path.rstrip("/")
     while path:
         yield top + path

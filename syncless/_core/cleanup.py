@@ -1,4 +1,4 @@
-"""Whether the caller's code cleans up: then an interrupt waits for a lock that it needs, see
+"""Whether the caller's code cleans up: if so, an interrupt waits for a lock that it needs, see
 wait/sync/graces.pxi.
 
 Takes: the frames of the running tasklet. Gives: True if one of them is in a `finally` block, in `__exit__` or
@@ -72,8 +72,8 @@ def final_instructions(code: CodeType) -> frozenset[int]:
 
 
 def _handlers(code: CodeType, instructions: list[Any]) -> Iterator[Container[int]]:
-    """The offsets of each exception handler's instructions: those from which an exception leads to its end,
-    at once or through handlers inside it."""
+    """Return the offsets of the instructions of each exception handler: those from which an exception leads
+    to its end, directly or through inner handlers."""
     import dis
 
     leads: dict[int, int] = {}

@@ -43,7 +43,7 @@ def has_error_handler() -> bool:
 
 
 def tell_uncaught(where: object, error: BaseException) -> None:
-    """`where` is a tasklet, a callback, or words."""
+    """Report an uncaught exception. `where` is a tasklet, a callback, or words."""
     try:
         if _handler is not None:
             _handler(where, error)

@@ -300,8 +300,8 @@ _standard: dict[str, NonblockingText] = {}
 
 
 def standard(name: str) -> Any:
-    """sys.stdout or sys.stderr as a stream on which writing never waits; the very object where it is not a
-    regular file, or None."""
+    """Return sys.stdout or sys.stderr as a stream on which writing never waits, or the object itself if it
+    has no plain descriptor, or None."""
     stream = getattr(sys, name)
     if not is_plain(stream):
         return stream

@@ -101,7 +101,7 @@ def hold_back() -> None:
 
 
 def admit() -> None:
-    """Modules are found in all folders again."""
+    """Let modules be imported from all folders again."""
     global _held_back
     folders, _held_back = _held_back or [], None
     sys.path[:0] = folders
@@ -109,7 +109,7 @@ def admit() -> None:
 
 @contextlib.contextmanager
 def admitted() -> Iterator[None]:
-    """For code of the user that root runs because it has been told to."""
+    """Run code of the user, which root was told to run, with all folders."""
     held = _held_back is not None
     admit()
     try:
@@ -145,7 +145,7 @@ def is_module(name: str) -> bool:
 
 
 def refuse_while_importing() -> None:
-    """For `serve`: a program that also calls it by itself would never be imported to its end."""
+    """Refuse `serve` during an import: it would never let the program be imported to its end."""
     if _importing:
         raise RuntimeError(
             f"serve() was called while {_importing[-1]!r} was imported; "
@@ -250,7 +250,7 @@ def _evaluate(module: ModuleType, expression: str) -> Any:
 
 
 def _check_call(name: str, factory: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
-    """ApplicationNotFound if it cannot be called with these arguments."""
+    """Raise ApplicationNotFound if it cannot be called with these arguments."""
     import inspect  # not everybody has a factory
 
     if not callable(factory):

@@ -65,7 +65,7 @@ class BackgroundLoop(EventLoop):
         return await_(future)
 
     def run_forever(self) -> None:
-        """Wait until stop(): the loop runs already."""
+        """Wait until stop(): the loop already runs."""
         self._check_closed()
         self._released = Event()
         try:
@@ -74,7 +74,7 @@ class BackgroundLoop(EventLoop):
             self._released = None
 
     def stop(self) -> None:
-        """run_forever() returns. The loop goes on until close()."""
+        """Make run_forever() return. The loop keeps running until close()."""
         if self._released is not None:
             self._released.set()
 
@@ -160,7 +160,7 @@ _without_policies: WeakSet[_NoPolicy] = WeakSet()
 
 
 def _policy_type() -> Any:
-    """asyncio's own, or None."""
+    """Return asyncio's own policy type, or None."""
     with warnings.catch_warnings():  # policies are deprecated since Python 3.14
         warnings.simplefilter("ignore", DeprecationWarning)
         if not hasattr(asyncio.events, "_event_loop_policy"):
@@ -211,7 +211,7 @@ class OfferingPolicy(DefaultPolicy):  # type: ignore[misc]
 
 
 def _offering(original: Callable[[], asyncio.AbstractEventLoop]) -> Callable[[], asyncio.AbstractEventLoop]:
-    """As OfferingPolicy, where there are no policies."""
+    """Like OfferingPolicy, for Python versions without policies."""
 
     def get_event_loop() -> asyncio.AbstractEventLoop:
         """asyncio.get_event_loop"""
@@ -226,8 +226,8 @@ def _offering(original: Callable[[], asyncio.AbstractEventLoop]) -> Callable[[],
 
 
 def offer() -> None:
-    """For a server that is not patched: makes that asyncio's policy, if the program has not chosen one. A
-    loop that it has set stays."""
+    """Make OfferingPolicy asyncio's policy, for a server that is not patched, unless the program has chosen
+    one. A loop that the program has set stays."""
     events: Any = asyncio.events  # asyncio warns where it is asked for its policy
     if not HAS_POLICIES:
         if events.get_event_loop.__module__ != __name__:

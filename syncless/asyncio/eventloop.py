@@ -268,7 +268,7 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
         self._executor = value
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
-        """func(*args) in the executor; for None see `executor`."""
+        """Call func(*args) in the executor; for None see `executor`."""
         if executor is None and self._default_executor is self._threads:
             self._check_default_executor()
             if self._executor == "tasklets" or (

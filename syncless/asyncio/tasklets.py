@@ -120,7 +120,7 @@ def _storable(error: BaseException) -> BaseException:
 
 def in_tasklet(function: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio.Future[T]:
     """Awaitable: runs function(*args, **kwargs), which may block, in a tasklet, and gives what it returns or
-    raises. It has a copy of the present context.
+    raises. It runs with a copy of the current context.
 
     As asyncio.to_thread(), without a thread. For code that waits in C, which tasklets cannot share a thread
     with, use asyncio.to_thread(). Cancelling the future kills the tasklet. Raise RuntimeError if no loop

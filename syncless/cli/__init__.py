@@ -2,7 +2,7 @@
 
 ``syncless APP`` serves, ``run`` runs a patched program, ``console`` is a prompt, ``status`` shows what a
 server does, ``trace`` what its tasklets do. ``syncless`` and ``python -m syncless`` are the same. Each
-command has a file. arguments.py has the options of the serving command.
+command has its own file. arguments.py has the options of the serving command.
 """
 
 from __future__ import annotations

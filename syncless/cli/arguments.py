@@ -190,7 +190,7 @@ def parse(arguments: list[str]) -> Chosen:
 
 
 def _refuse_of_others(parser: Parser, path: str, options: argparse.Namespace) -> None:
-    """Where root is to become another user, who could else choose the options of root."""
+    """Refuse a file that others can change if root reads it before switching to another user."""
     if (options.user or options.group) and path and is_privileged() and not only_roots(path):
         parser.error(
             f"{path}: root reads this file before switching to another user, so only root may be able to "

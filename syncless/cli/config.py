@@ -202,7 +202,7 @@ class Options:
 
 @contextlib.contextmanager
 def of_option(name: str) -> Iterator[None]:
-    """An error in the block names the option beside its file."""
+    """Make an error in the block name the option beside its file."""
     try:
         yield
     except ConfigError as error:
@@ -212,7 +212,7 @@ def of_option(name: str) -> Iterator[None]:
 
 
 def reason_of(error: OSError) -> str:
-    """Return the error as a user reads it."""
+    """Return the text of the error for users."""
     return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
 
 
@@ -230,7 +230,7 @@ def text_of(path: str) -> str:
 
 
 def from_platform(environ: Mapping[str, str]) -> Values:
-    """PORT and WEB_CONCURRENCY, as Heroku and its like set them."""
+    """Return the options from PORT and WEB_CONCURRENCY, which platforms such as Heroku set."""
     values: Values = {}
     port, workers = environ.get("PORT"), environ.get("WEB_CONCURRENCY")
     if port:
@@ -264,7 +264,7 @@ def _line(text: str, key: str) -> str:
 
 
 def _read_toml(name: str, text: str) -> Mapping[str, Any]:
-    """ConfigError."""
+    """Return the parsed file. Raise ConfigError if it is malformed."""
     try:
         import tomllib  # type: ignore[import-not-found]  # takes long to load
     except ImportError:  # it is there since Python 3.11
@@ -293,7 +293,7 @@ def _scalar(option: Option, value: Any) -> Any:
 
 
 def _items(option: Option, value: Any) -> list[tuple[str, Any]]:
-    """Of a table in a file, or of the parts of a variable."""
+    """Return the items of a table in a file, or of the parts of a variable."""
     if isinstance(value, list):
         return [option.read(_is(str, one)) for one in value]
     rows = _limits(_table(value)) if option.name == "limits" else _table(value)
@@ -303,7 +303,7 @@ def _items(option: Option, value: Any) -> list[tuple[str, Any]]:
 
 
 def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a table and of those in it, by dotted keys."""
+    """Yield the values of a table and of nested tables, by dotted keys."""
     for key, value in table.items():
         if isinstance(value, Mapping) and value:
             yield from _leaves(value, f"{before}{json.dumps(key)}.")

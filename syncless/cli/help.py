@@ -133,7 +133,7 @@ class Version(argparse.Action):
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """``-b, --bind ADDRESS`` instead of ``-b ADDRESS, --bind ADDRESS``."""
+    """Return ``-b, --bind ADDRESS`` instead of ``-b ADDRESS, --bind ADDRESS``."""
 
     def __init__(self, prog: str, **options: Any):
         width = min(WIDEST, argparse.HelpFormatter(prog)._width)

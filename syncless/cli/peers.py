@@ -666,7 +666,7 @@ def _sentence(cell: str) -> str:
 
 
 def _cells() -> Iterator[tuple[list[str], str]]:
-    """The options of each row, and our cell."""
+    """Yield the options of each row, and our cell."""
     for rows in TABLE.values():
         for row in rows:
             yield re.findall(r"`(--?[^`\s]+)`", " ".join(row[1:5])), row.ours
@@ -678,7 +678,7 @@ def _cells() -> Iterator[tuple[list[str], str]]:
 
 
 def _plain(cell: str) -> str:
-    """Markdown as a terminal shows it: a link is the file to which it leads."""
+    """Return Markdown as plain text for a terminal: a link becomes the name of its file."""
 
     def link(found: re.Match[str]) -> str:
         page = re.sub(r"^(\.\./)+|#.*", "", found[2])

@@ -26,9 +26,9 @@ PAUSE_SECONDS = 0.05
 
 @contextlib.contextmanager
 def watched(paths: list[str], what: str = "code") -> Iterator[None]:
-    """Watches files as long as the block lasts, and from before it begins: no change that comes after a file
-    was imported is missed. A change sends SIGHUP. ``what``: "code", below these paths, too; or
-    "certificates", whose files they are. Raise OSError if a path does not exist."""
+    """Watch files while the block runs, and from before it begins, so that no change after an import is
+    missed. A change sends SIGHUP. ``what``: "code", below these paths, too; or "certificates", whose files
+    they are. Raise OSError if a path does not exist."""
     for path in paths:
         os.stat(path)
     command = [sys.executable, "-m", "syncless.cli.watching", what, str(os.getpid()), *paths]

@@ -136,7 +136,8 @@ def names_of(options: argparse.Namespace) -> Any:
 
 
 def set_variables(path: str) -> None:
-    """Those of a file of NAME=VALUE that the environment does not have. Raise OSError, ValueError."""
+    """Set variables from a file of NAME=VALUE lines unless the environment has them. Raise OSError or
+    ValueError on failure."""
     try:
         from dotenv import load_dotenv
     except ImportError:

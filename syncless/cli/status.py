@@ -129,7 +129,7 @@ def _connect(bind: Bind) -> socket.socket:
 
 
 def _watch(text: str, bind: Bind) -> int:
-    """Until Ctrl-C. A server that is started anew is found again."""
+    """Refresh the status until Ctrl-C. A restarted server is found again."""
     terminal = sys.stdout.isatty()
     colour = is_colourful(sys.stdout)
     shown = lines(json.loads(ask(text, bind)), _width(), colour)
@@ -226,7 +226,7 @@ def _worker(worker: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _state(worker: dict[str, Any]) -> tuple[str, str]:
-    """In words, and how they are painted."""
+    """Return the state in words, and their colour."""
     if not worker["answers"]:
         return f"no response for {duration(worker['silent_seconds'])}", RED
     if worker.get("held_seconds", 0.0) > 0.2:
@@ -246,7 +246,7 @@ def _request(request: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _stalls(workers: list[dict[str, Any]], width: int, colour: bool) -> Iterator[str]:
-    """The last one of each worker, with the end of its stack."""
+    """Return the last stall of each worker, with the end of its stack."""
     last = [(worker["pid"], worker["recent_stalls"][0]) for worker in workers if worker.get("recent_stalls")]
     if last:
         yield ""

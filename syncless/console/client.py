@@ -116,8 +116,8 @@ def _alive(pid: int) -> bool:
 
 
 def connected(target: str) -> _Connection | None:
-    """With the process that has that ID, or listens at that path. None, with the reason on stderr, if that
-    cannot be."""
+    """Return a connection to the process with that ID, or to the one that listens at that path. If there is
+    none, print the reason to stderr and return None."""
     pid = int(target) if target.isdigit() else None
     try:
         path = target if pid is None else socket_path(pid)

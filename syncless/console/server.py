@@ -284,7 +284,7 @@ def listen(path: str | None = None, namespace: dict[str, Any] | None = None) -> 
 
 
 def listen_if_asked(worker: bool = False) -> Console | None:
-    """listen() if the environment variable SYNCLESS_CONSOLE is 1 or the path of a socket, to which a
+    """Call listen() if the environment variable SYNCLESS_CONSOLE is 1 or the path of a socket, to which a
     ``worker`` adds its process ID.
 
     If listen() fails, a message goes to stderr. Return None then, and if the variable is not set, or if this

@@ -59,7 +59,7 @@ class Loop(UvLoop):  # type: ignore[misc]
         super().__init__(flags, default)
 
     def run(self, nowait: bool = False, once: bool = False) -> Any:
-        """In the hub. It never returns there, but switches to the host when it would wait."""
+        """Run the hub. It never returns, but switches to the host when it would wait."""
         if self.host is None or nowait or once:
             return super().run(nowait, once)
         while True:
@@ -84,7 +84,7 @@ class Loop(UvLoop):  # type: ignore[misc]
             select([self.called, readable(self.fileno())], timeout)
 
     def call(self) -> None:
-        """There is something new to wait for, from a tasklet or a thread."""
+        """Called when a tasklet or a thread adds something to wait for."""
         self.over.clear()
         self.called.set()
 
@@ -161,7 +161,7 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         return value
 
     def handle_system_error(self, type: Any, value: Any, tb: Any = None) -> None:
-        """SystemExit and KeyboardInterrupt go to the main tasklet, as those of any tasklet do."""
+        """Raise SystemExit and KeyboardInterrupt in the main tasklet, as for any tasklet."""
 
         def raises() -> None:
             raise value.with_traceback(tb)
@@ -208,7 +208,7 @@ def _hub_of_thread() -> Hub:
 
 
 def install() -> None:
-    """From now on gevent's hubs wait in the loop of their thread, if that has one."""
+    """Make new gevent hubs wait in the loop of their thread, if that has one."""
     if Timeout.start is _start:
         return
     if _hub_local.get_hub_if_exists() is not None:

@@ -75,12 +75,12 @@ class Worker(base.Worker):
 
     @classmethod
     def setup(cls) -> None:
-        """gunicorn's master calls it before it imports an application for its workers (`preload_app`)."""
+        """Called by gunicorn's master before it imports an application for its workers (`preload_app`)."""
         patch_all(strict=True)
 
     @classmethod
     def check_config(cls, config: Config, log: Any) -> None:
-        """gunicorn's master calls it once, when it starts."""
+        """Called once by gunicorn's master at its start."""
         for name, instead in WITHOUT_EFFECT.items():
             if not is_default(config, name):
                 log.warning("syncless ignores the setting %s: %s", name, instead)
@@ -123,7 +123,7 @@ class Worker(base.Worker):
             pulse.kill()
 
     def _pulse(self) -> None:
-        """Tell the master that the loop runs, and checks for the master's end and for changed files, which
+        """Tell the master that the loop runs, and check for the master's end and for changed files, which
         send no event."""
         while True:
             self.notify()
@@ -161,8 +161,8 @@ class Worker(base.Worker):
         self._spawn(self.log.reopen_files)
 
     def handle_abort(self, number: int, frame: FrameType | None) -> None:
-        """The master has not heard from this worker for `timeout` seconds. An exception would wait for the
-        loop, which stands still, so the process ends here."""
+        """Called when the master has had no heartbeat of this worker for `timeout` seconds. An exception
+        would wait for the blocked loop, so the process ends here."""
         stack = "".join(traceback.format_stack(interrupted_frame(frame)))
         self.log.critical("The loop of this worker is blocked here:\n%s", stack.rstrip())
         try:
@@ -247,7 +247,8 @@ def limits_of(config: Config) -> Limits:
 
 
 def tls_context(config: Config) -> ssl.SSLContext:
-    """As gunicorn makes it of its settings and of its hook ssl_context; only HTTP/1.1 is offered."""
+    """Return the context that gunicorn makes from its settings and its hook ssl_context; it offers only
+    HTTP/1.1."""
     context: ssl.SSLContext = ssl_context(config)
     context.set_alpn_protocols(["http/1.1"])
     return context
@@ -428,7 +429,7 @@ class Observed:
 
 
 class Body:
-    """The body of a response: counts its bytes, and reports its end when the server closes it."""
+    """The body of a response. It counts its bytes, and reports its end when the server closes it."""
 
     def __init__(self, body: Any, count: Any, done: Any):
         self._body = body

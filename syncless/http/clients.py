@@ -33,7 +33,7 @@ class Clients:
             self._connections.pop(client, None)
 
     def __len__(self) -> int:
-        """Clients that have a connection."""
+        """Return the number of clients that have a connection."""
         return len(self._connections)
 
 

@@ -122,5 +122,5 @@ def refusal_page(reason: int) -> str:
 
 
 def status_line(status: int) -> str:
-    """Of a response, with the usual reason."""
+    """Return the status line of a response, with the usual reason."""
     return f"HTTP/1.1 {status} {PHRASES.get(status, 'Unknown')}\r\n"

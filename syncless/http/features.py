@@ -26,7 +26,7 @@ FEATURES = {
 
 
 def features() -> str:
-    """Of this build, in lines."""
+    """Return the features of this build, as lines."""
     import platform  # which few servers need
 
     has, lacks = list(BACKENDS), []

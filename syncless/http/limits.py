@@ -1,4 +1,4 @@
-"""Every limit and deadline of the server, each with its unit, its default and where that comes from.
+"""Every limit and deadline of the server, each with its unit, its default and the origin of the default.
 
 ``python -m scripts.docs.options`` writes them for C (wire/wire.h) and for type checkers (arguments.py).
 """

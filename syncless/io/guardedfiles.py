@@ -43,8 +43,8 @@ def is_privileged() -> bool:
 
 
 def will_give_up() -> None:
-    """This process will become another user, who is to read no file by it that the user could not read
-    alone."""
+    """Note that this process will become another user, who must not read files through it that the user could
+    not read otherwise."""
     global _gives_up
     _gives_up = True
 
@@ -263,7 +263,7 @@ class Place:
         return other
 
     def rename(self, to: Place) -> None:
-        """To another name in the same directory."""
+        """Rename to another name in the same directory."""
         os.rename(self.name, to.name, src_dir_fd=self.dir_fd, dst_dir_fd=to.dir_fd)
 
     def unlink(self) -> None:
@@ -285,7 +285,7 @@ def append_to(path: str | os.PathLike[str], flags: int, owner: Owner | None = No
 
 @contextlib.contextmanager
 def of_argument(name: str) -> Iterator[None]:
-    """An OSError in the block names the argument beside its file."""
+    """Make an OSError in the block name the argument beside its file."""
     try:
         yield
     except OSError as error:

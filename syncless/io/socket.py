@@ -132,7 +132,7 @@ def fromfd(fd: int, family: int, type: int, proto: int = 0) -> socket:
 def socketpair(
     family: int | None = None, type: int = _stdlib.SOCK_STREAM, proto: int = 0
 ) -> tuple[socket, socket]:
-    """Two connected sockets; UNIX ones by default."""
+    """Return two connected sockets; UNIX sockets by default."""
     first, second = _stdlib.socketpair(family, type, proto)
     return _adopt(first), _adopt(second)
 

@@ -221,7 +221,7 @@ class NativeHandlers(Lane):
         )
 
     def in_flight(self) -> list[dict[str, Any]]:
-        """Of its request a thread tells no more than the route."""
+        """Return requests in flight. A thread reports only the route of its request."""
         at_work = self._threads.busy() if self._threads is not None else []
         return [
             self._request(index, seconds, route) for index, seconds, route in at_work if route is not None
@@ -339,8 +339,8 @@ _lost: list[select.epoll] = []
 
 
 class NativeGate:
-    """For a socket on which native threads accept. While all of them are in handlers,
-    an Acceptor takes its place.
+    """An acceptor for a socket on which native threads accept. While all of them are in handlers, an Acceptor
+    takes its place.
 
     Fact: the kernel wakes the first of those that wait for a socket exclusively (EPOLLEXCLUSIVE). A thread in
     a handler does not wait. Decision: an epoll of Python's own stands last there, and anew after each event,
@@ -380,7 +380,7 @@ class NativeGate:
         return True
 
     def _wait(self) -> None:
-        """Until a connection comes and no thread waits for it."""
+        """Wait until a connection arrives and no thread waits for it."""
         self._epoll.register(self._fd, select.EPOLLIN | select.EPOLLEXCLUSIVE)
         try:
             if not self._epoll.poll(0):

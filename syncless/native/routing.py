@@ -56,7 +56,7 @@ class Route(NamedTuple):
 
 
 def parse_route(text: str, handler: Any) -> Route:
-    """ValueError says what is wrong with the text, TypeError with the handler."""
+    """Return the route. Raise ValueError if the text is malformed, TypeError if the handler is unsuitable."""
     found = ROUTE.fullmatch(text) if isinstance(text, str) else None
     if not found:
         raise ValueError(

@@ -36,7 +36,7 @@ _places = Semaphore(8)
 
 
 def port_of(sock: Any) -> int:
-    """By which a server knows the connection; 0 for a UNIX socket."""
+    """Return the port by which a server identifies the connection; 0 for a UNIX socket."""
     return sock.getsockname()[1] if sock.family in (socket.AF_INET, socket.AF_INET6) else 0
 
 

@@ -33,7 +33,7 @@ def area_of(name: str) -> str:
 
 
 def patch_names(patcher: Patcher, name: str, pool: Any = _pool, why: str = WHY) -> None:
-    """The changes for one name. Raise ValueError if it is none."""
+    """Make the changes for one name. Raise ValueError if it is malformed."""
     path = name.removesuffix(".*")
     parts = path.split(".")
     if not all(part.isidentifier() for part in parts):

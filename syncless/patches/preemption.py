@@ -93,7 +93,7 @@ class Preemption:
             self._timer.set(0)
 
     def _forget(self) -> None:
-        """In the child of a fork, which has no timers."""
+        """Called in the child of a fork, which has no timers."""
         self._timer, self._refused, self._runs = None, False, False
 
     def _tick(self, number: int, frame: FrameType | None) -> None:

@@ -104,7 +104,7 @@ def _libpq() -> Any:
 
 
 def _server_at(address: Address) -> str:
-    """As libpq names it, since version 14."""
+    """Return the address as libpq names it since version 14."""
     host, number, port = address
     if host.startswith(("/", "@")):
         return f'{NAMED}on socket "{host}/.s.PGSQL.{port}"'
@@ -191,7 +191,7 @@ class Psycopg2:
             raise
 
     def _connect_seconds(self, connection: Any) -> float | None:
-        """connect_timeout, for each address of the server."""
+        """Return connect_timeout, which applies to each address of the server."""
         try:
             seconds = int(connection.get_dsn_parameters().get("connect_timeout", 0))
         except ValueError:  # libpq tells what is wrong with it
@@ -208,7 +208,7 @@ class Psycopg2:
         return info.host or "", (found or b"").decode(), str(info.port)
 
     def _timed_out(self, connection: Any, address: Address) -> Exception:
-        """As libpq tells it."""
+        """Return the error of libpq for an expired timeout."""
         error: Exception = self.error(f"{_server_at(address)} failed: timeout expired\n")
         error.untried = _untried(connection.get_dsn_parameters(), address)  # type: ignore[attr-defined]
         return error
@@ -241,7 +241,7 @@ class Psycopg2:
             self._libpq.PQfreeCancel(request)
 
     def blocking(self, connection: Any, function: Callable[..., Any], *args: Any) -> Any:
-        """function(*args) in a thread, with this connection in blocking mode."""
+        """Run function(*args) in a thread, with this connection in blocking mode."""
         ended = Event()
         if not may_use_threads():
             return self._blocking(ended, connection, function, args)

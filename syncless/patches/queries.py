@@ -47,8 +47,8 @@ def cancel_seconds() -> float:
 
 
 def finish(function: Callable[..., object], *args: Any, leave: bool = False) -> None:
-    """function(*args) for at most cancel_seconds(), whatever else is thrown at the tasklet meanwhile: that is
-    raised at its next wait. With `leave` it goes on beyond that time. Errors of the function are dropped."""
+    """Run function(*args) for at most cancel_seconds(). An exception thrown at the tasklet meanwhile is
+    raised at its next wait. With `leave` the function may run longer. Errors of the function are dropped."""
     if not may_park():
         return
 

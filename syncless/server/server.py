@@ -206,7 +206,7 @@ class Server:
     # -- what it is made of ---------------------------------------------------------------------------------
 
     def handle_natively(self, native: Mapping[str, Any], threads: int) -> None:
-        """Before it starts: ``native`` and ``native_threads``. The handlers are imported."""
+        """Import the native handlers. Called before it starts, with ``native`` and ``native_threads``."""
         wanted = ["native", f"http2={self.http2!r}", *(["standby_threads"] if self.standby_threads else [])]
         check_together(*wanted)
         try:
@@ -344,7 +344,7 @@ class Server:
         return sum(lane.requests for lane in self.lanes)
 
     def census(self) -> dict[str, int]:
-        """Counts of what the server owns now: connections, running requests, deadlines, buffers."""
+        """Return counts of the server's connections, running requests, deadlines and buffers."""
         return add_up(lane.census() for lane in self.lanes)
 
     def limit_requests(self, most: int, reached: Callable[[], None]) -> None:
@@ -361,7 +361,8 @@ class Server:
             lane.limit_requests(quota)
 
     def backlog(self) -> tuple[int, int]:
-        """Connections that wait to be accepted at the fullest of its listening sockets, and how many may."""
+        """Return the number of connections that wait to be accepted at its fullest listening socket, and the
+        maximum."""
         return max((backlog_of(sock) for sock, _ in self._opened), default=(0, 0))
 
     def pause_accepting(self) -> None:
@@ -422,7 +423,8 @@ class Server:
         self._hurried = True
 
     def _leave_to_parent(self) -> None:
-        """In a child after fork: listening sockets, their files and the logs are the parent's."""
+        """Called in a child after a fork: listening sockets, their files and the logs belong to the
+        parent."""
         for lane in self.lanes:
             lane.leave_to_parent()
         for sock, _ in self._opened:

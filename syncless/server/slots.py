@@ -31,16 +31,16 @@ class RequestSlots:
         self._ended = False
 
     def begin(self) -> None:
-        """The server starts."""
+        """Called when the server starts."""
         self._ended = False
 
     def use(self) -> None:
-        """From now on the present context is one of the server's."""
+        """Make the current context one of the server's."""
         use_slots(self.slots)
 
     def end(self) -> None:
-        """The server has stopped: slots end, in a tasklet that has their numbers. Those of requests that
-        still run end with them."""
+        """End the slots after the server has stopped, each in a tasklet with its number. Slots of running
+        requests end with these requests."""
         self._ended = True
         if self.tender is not None:
             self.tender.kill(block=False)

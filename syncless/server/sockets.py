@@ -37,7 +37,7 @@ class Sockets:
         """By the path of a UNIX socket."""
 
     def open(self) -> Opened:
-        """OSError, with the address in it, if one cannot be had."""
+        """Open the sockets. Raise OSError, with the address in it, if one cannot be opened."""
         opened: Opened = []
         try:
             for bind in self.binds:
@@ -55,7 +55,7 @@ class Sockets:
         return opened
 
     def open_again(self, sock: socket.socket) -> socket.socket:
-        """Another socket on the address of one that was opened with reuse_port; the same one where there can
+        """Return another socket on the address of one opened with reuse_port, or the same socket if there can
         be only one."""
         return sock if sock.family == socket.AF_UNIX else self.options.open_again(sock)
 
@@ -71,7 +71,7 @@ class Sockets:
                 begin_no_more(sock)
 
     def close(self, opened: Iterable[tuple[socket.socket, bool]]) -> None:
-        """New clients are refused then, unless a socket is inherited."""
+        """Close the sockets. New clients are refused, except on inherited sockets."""
         for sock, _ in opened:
             if sock in self._inherited:
                 sock.close()
@@ -80,7 +80,8 @@ class Sockets:
 
 
 def backlog_of(sock: socket.socket) -> tuple[int, int]:
-    """Connections that wait to be accepted, and how many may: of TCP, on Linux, else (0, 0)."""
+    """Return the number of connections that wait to be accepted, and the maximum: for TCP on Linux, else (0,
+    0)."""
     if sys.platform != "linux" or sock.family == socket.AF_UNIX:
         return 0, 0
     try:  # tcpi_unacked and tcpi_sacked, which mean this for a listening socket
@@ -143,7 +144,7 @@ class SocketOptions:
         return opened
 
     def open_again(self, listener: socket.socket) -> socket.socket:
-        """Another listening socket on the same address, beside it (SO_REUSEPORT)."""
+        """Return another listening socket on the same address (SO_REUSEPORT)."""
         return self._listen(listener.family, listener.getsockname())
 
     def _listen(self, family: int, address: Any) -> socket.socket:
@@ -205,15 +206,15 @@ others pass."""
 
 
 def begin_no_more(listener: socket.socket) -> bool:
-    """From now on the socket begins no connection, while those whose handshake has begun still come to be
-    accepted. Whether the system allows that.
+    """Stop new connections, but let connections whose handshake has begun still be accepted. Return whether
+    the system supports that.
 
     Fact: closing a listening socket resets the connections that wait in it, and those of which the system has
     not told yet: half of the handshake is done, or with TCP_DEFER_ACCEPT all of it, and the request is on its
     way. Danger: clients that were connected lose their request, after any number of calls of accept().
     Decision: the first packets of new clients are dropped, and the socket is closed a little later. Such a
-    client retries after a second, and is refused then, or meets the next server. Price: that second.
-    Where there are no filters, new connections are begun to the end. Test:
+    client retries after a second, and then is refused, or reaches the next server. Price: that second. Where
+    there are no filters, new connections are begun to the end. Test:
     tests/server/test_stop.py::test_stopping_loses_no_connection_that_has_been_made
     """
     if listener.family == socket.AF_UNIX or sys.platform != "linux":

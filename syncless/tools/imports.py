@@ -29,7 +29,7 @@ class _ChangesModule:
         self._searches = False
 
     def wrap(self, spec: ModuleSpec) -> None:
-        """Stands before the loader of a module."""
+        """Put a wrapper around the loader of a module."""
         self._spec = spec
         self._loader, spec.loader = spec.loader, self  # type: ignore[assignment]
 

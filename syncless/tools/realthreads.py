@@ -155,7 +155,7 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
                 pass
 
     def _begin_in_thread(self) -> None:
-        """In the thread, before a call."""
+        """Called in the thread before a call."""
         if hasattr(self._here, "worker"):
             return
         if isinstance(self._refusal, BrokenThreadPool):
@@ -172,7 +172,7 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
 
 
 def _usual_size() -> int:
-    """As of the standard library's executor."""
+    """Return the default size of the standard library's executor."""
     return min(32, processors() + 4)
 
 
@@ -181,7 +181,7 @@ _executor_numbers = count()
 
 
 def _at_exit() -> None:
-    """As the standard library's executors, ours make all their calls before the process ends."""
+    """Finish all calls before the process ends, like the standard library's executors."""
     for executor in list(_executors):
         executor.shutdown()
 

@@ -42,7 +42,7 @@ else:
 
 
 def current_tasks() -> dict[Any, Any] | None:
-    """Loop -> its current task, as asyncio's functions of C have it. Python 3.14 has no such dict."""
+    """Return the dict of asyncio's C functions: loop -> its current task. Python 3.14 has no such dict."""
     if THREAD_HAS_CURRENT_TASK:
         return None
     found: dict[Any, Any] | None = getattr(sys.modules.get("_asyncio"), "_current_tasks", None)

@@ -76,7 +76,7 @@ def as_json(events: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def tell(seconds: float) -> None:
-    """In a console: writes a trace of the next seconds to stdout."""
+    """Write a trace of the next seconds to stdout. Called in a console."""
     lines = as_json(trace(seconds))
     for first in range(0, len(lines), LINES):
         sys.stdout.write("".join(lines[first : first + LINES]))

@@ -26,7 +26,7 @@ W = TypeVar("W", bound=Waitable)
 
 @contextmanager
 def _told_by(objects: Sequence[Any], callback: Any) -> Iterator[None]:
-    """callback(object) is called for each that becomes ready inside the block."""
+    """Call callback(object) for each object that becomes ready inside the block."""
     for item in objects:
         if not (hasattr(item, "add_done_callback") and hasattr(item, "remove_done_callback")):
             raise TypeError(

@@ -52,7 +52,7 @@ _starting: deque[None] = deque()
 
 
 def start_thread(body: Callable[[], object]) -> None:
-    """body() in an OS thread. Raise RuntimeError if the system refuses one.
+    """Run body() in an OS thread. Raise RuntimeError if the system refuses one.
 
     Danger: a new thread reads what the interpreter frees at its end, and crashes (CPython 3.10, 3.11).
     Decision: the end waits until all threads have begun. Guarded by
@@ -138,10 +138,9 @@ class ThreadPool:
 
     Fact: a finaliser or a signal's handler may come between any two steps here and give a call to the same
     pool, so a lock would be one that it waits for in vain. Danger: a thread ends, or falls idle, while a call
-    is given that counts on it. Decision: each step is one call of C code; the giver of a call first puts it
-    into the backlog and then looks for a thread, and a thread first says that it is idle, or ends, and then
-    looks into the backlog once more. Guarded by
-    tests/core/test_loop.py::test_calls_given_while_threads_fall_idle.
+    is given that counts on it. Decision: each step is one call of C code. The caller first puts the call into
+    the backlog, then looks for a thread. A thread first marks itself idle, or ends, and then checks the
+    backlog again. Guarded by tests/core/test_loop.py::test_calls_given_while_threads_fall_idle.
     """
 
     def __init__(self, size: int | Callable[[], int], traced: bool = False):
@@ -163,21 +162,21 @@ class ThreadPool:
         return self._size()
 
     def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """function(*args, **kwargs) in a thread; the tasklet waits for its result or exception.
-
-        A tasklet that is killed or timed out meanwhile goes on at once: a call that has not begun is dropped,
-        one that has runs to its end and its result is lost.
+        """Run function(*args, **kwargs) in a thread; the tasklet waits for its result or exception. A tasklet
+        that is killed or times out meanwhile resumes immediately: a call that has not begun is dropped, one
+        that has runs to its end and its result is lost.
         """
         return self._run(_Job(function, args, kwargs))  # type: ignore[no-any-return]
 
     def start(self, function: Callable[[], object]) -> None:
-        """function() in a thread, soon. No code waits for it here: it must handle its own exceptions."""
+        """Run function() in a thread, soon. No code waits for it: the function must handle its own
+        exceptions."""
         look()
         self._give(_Job(function, (), {}))
 
     def end_threads(self) -> list[int]:
-        """Threads end as soon as there is no call left for them. Return the system's numbers of those that
-        were idle."""
+        """Let threads end as soon as there is no call left for them. Return the system's numbers of the idle
+        threads."""
         look()
         self._ends = True
         numbers = []
@@ -317,11 +316,11 @@ class Share:
         return self._places.value == self.size
 
     def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """As ThreadPool.run(); waits for a place first."""
+        """Like ThreadPool.run(), but wait for a place first."""
         return self.run_soon(None, function, *args, **kwargs)
 
     def run_soon(self, seconds: float | None, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """As run(), but waits at most `seconds` for a place, and does without one then."""
+        """Like run(), but wait for a place for at most `seconds`, then run without one."""
         look()
         places = self._places
         job = _Job(function, args, kwargs, places if places.acquire(timeout=seconds) else None)
@@ -329,7 +328,7 @@ class Share:
 
 
 def run_unwaited(function: Callable[[], object]) -> None:
-    """As ThreadPool.start(), in a thread of those that shares have."""
+    """Like ThreadPool.start(), but in one of the threads for shares."""
     _many.start(function)
 
 

@@ -54,7 +54,7 @@ def at_fork(
 
 
 def begin_child() -> None:
-    """In the child, once, before anything of ours is used there."""
+    """Called in the child, once, before syncless is used there."""
     global _forks, _unused
     _forks = 0
     _unused = True
@@ -63,7 +63,7 @@ def begin_child() -> None:
 
 
 def look() -> None:
-    """Is this a child in which nothing has been set right yet?"""
+    """Set this process right if it is a child of a fork in which that has not happened yet."""
     global _unused
     if _unused:
         _unused = False

@@ -25,8 +25,8 @@ FORBIDDEN = {
 
 
 def file_region(file: Any, offset: int | None, count: int | None) -> tuple[int, int]:
-    """Offset and size of a part of an open file: from its position and to its end by default. A buffered file
-    has another position than its descriptor, and may have bytes to write."""
+    """Return offset and size of a part of an open file: by default, from its position to its end. A buffered
+    file has another position than its descriptor, and may have bytes to write."""
     region = region_of(file)
     fd = file.fileno()
     if offset is None:
@@ -61,8 +61,9 @@ VERSIONS = {"TLSv1": 0x0301, "TLSv1.1": 0x0302, "TLSv1.2": 0x0303, "TLSv1.3": 0x
 
 
 def tls_extension(connection: ssl.SSLObject) -> dict[str, Any]:
-    """Of a connection whose handshake is over. The ssl module tells neither the server's certificate nor the
-    number of the cipher suite: those keys are None, which the specification allows."""
+    """Return the TLS extension of a connection after its handshake. The ssl module reports neither the
+    server's certificate nor the number of the cipher suite, so these keys are None, as the specification
+    allows."""
     certificate = connection.getpeercert(True)
     names = (connection.getpeercert() or {}).get("subject", ()) if certificate else ()
     return {

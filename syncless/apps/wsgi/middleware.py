@@ -53,7 +53,7 @@ def page(answer: Callable[[str], tuple[str, bytes, str]]) -> Any:
 
 
 def nothing_here(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    """A WSGI application where there is none."""
+    """Respond with 404: a WSGI application for paths without one."""
     body = b"404 Not Found\nNo application is mounted at this path.\n"
     headers = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
     start_response("404 Not Found", headers)

@@ -94,7 +94,8 @@ class UpgradeSocket:
         self._descriptor("shutdown", how)
 
     def close(self) -> None:
-        """A tasklet that receives goes on. The connection is closed when the application returns."""
+        """Close the socket; a tasklet that receives resumes. The connection is closed when the application
+        returns."""
         if self._taken and not self._closed:
             self._closed = True
             try:
@@ -103,7 +104,7 @@ class UpgradeSocket:
                 self._upgrade.end_input()  # it is closed already, or has no descriptor; so _move() ends, too
 
     def end(self, failure: BaseException | None) -> None:
-        """The server: the application has returned or raised."""
+        """Called by the server when the application has returned or raised."""
         self._closed = True
         if self._pipe is not None:
             self._pipe.shutdown(socket.SHUT_RDWR)  # tasklets that wait for it go on

@@ -41,7 +41,7 @@ class Compressor(Protocol):
     def compress(self, data: bytes, /) -> bytes: ...
 
     def flush_block(self) -> bytes:
-        """All that was put in so far can be read by the client then."""
+        """Flush, so that the client can read all data so far."""
 
     def finish(self) -> bytes: ...
 
@@ -155,8 +155,8 @@ class Compression:
         """Those that a client can get, the quickest first."""
 
     def plan(self, accept_encoding: str, status: str, headers: Headers, size: int | None) -> Plan:
-        """For an answer with this head, and a body of this size if it is known, to a client that accepts
-        this."""
+        """Choose the compressor for a response, from its head, its body size (if known) and
+        Accept-Encoding."""
         fields = {name.lower(): value for name, value in headers}
         if (
             status[:3] in WITHOUT_BODY
@@ -198,7 +198,7 @@ def _weak(etag: str) -> str:
 
 
 def compressed(compressor: Compressor, data: bytes) -> Iterator[bytes]:
-    """The compressed pieces of the data. Others get a turn between the pieces."""
+    """Yield the compressed pieces of the data. Other tasklets get a turn between the pieces."""
     if len(data) <= PIECE:
         yield compressor.compress(data)
         return

@@ -122,7 +122,7 @@ def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:
     """Return the log of a format: a name of FORMATS, a string with Apache's atoms, or a mapping of JSON keys
     to one atom each.
 
-    ValueError says which atom is unknown.
+    Raise ValueError, which names the atom, if one is unknown.
     """
     chosen = FORMATS.get(format, format) if isinstance(format, str) else format
     atoms: list[tuple[str, Any]] = []

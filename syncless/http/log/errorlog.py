@@ -41,8 +41,8 @@ _least = DEBUG
 
 
 def write_from(name: str) -> bool:
-    """Less severe entries than this one of NAMED are not written in this process and its workers. Whether
-    those of INFO still are."""
+    """Hide entries less severe than this level of NAMED in this process and its workers. Return whether INFO
+    entries are still written."""
     global _least
     _least = NAMED[name]
     return _least <= INFO
@@ -133,7 +133,7 @@ class ErrorLog:
         self.entry(WARNING, message, None, request)
 
     def warn_once(self, message: str) -> None:
-        """Of what each address and each application of a server may find."""
+        """Log a warning once, even if several addresses or applications of a server cause it."""
         if message not in self._told:
             self._told.add(message)
             self.warning(message)
@@ -177,14 +177,14 @@ class ErrorLog:
                 raise
 
     def _log(self, level: int, message: str, error: BaseException | None, about: dict[str, str]) -> None:
-        """To the program's handlers, which may wait."""
+        """Log to the program's handlers, which may wait."""
         exc_info = None if error is None else (type(error), error, error.__traceback__)
         extra = {"request_id": None, "client": None, "trace_id": None, **about}
         logger = sys.modules["logging"].getLogger(LOGGER)
         logger.log(level, "%s", message, exc_info=exc_info, extra=extra)
 
     def _write(self, text: str) -> None:
-        """To a stream of the program's, which may wait."""
+        """Write to a stream of the program, which may wait."""
         with suppress(OSError):  # a full disk must not take the server down
             self.stream.write(text)
             self.stream.flush()
@@ -321,8 +321,8 @@ def configure(settings: Mapping[str, Any] | None, owner: Owner | None = None) ->
 
 
 def _is_handled() -> bool:
-    """Return whether the program has given our logger, or its parent, a handler. The root's do not count:
-    they are there for other entries."""
+    """Return whether our logger or its parent has a handler from the program. The root's do not count: they
+    are there for other entries."""
     logging = sys.modules.get("logging")
     return logging is not None and any(logging.getLogger(name).handlers for name in ("syncless", LOGGER))
 
@@ -333,12 +333,12 @@ _open: list[ErrorLog] = []
 
 
 def use(log: ErrorLog) -> None:
-    """Entries that belong to no server of this process go to that log from now on."""
+    """Send entries that belong to no server of this process to that log from now on."""
     _open.append(log)
 
 
 def forget(log: ErrorLog) -> None:
-    """They go to that log no more."""
+    """Stop sending such entries to that log."""
     if log in _open:
         _open.remove(log)
 
@@ -350,7 +350,7 @@ def process_log() -> ErrorLog:
 
 
 def warn(message: str) -> None:
-    """An entry about the process, and not about a request."""
+    """Log an entry about the process, not about a request."""
     process_log().entry(WARNING, message, None, None)
 
 

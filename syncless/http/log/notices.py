@@ -24,7 +24,7 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def _escape(c: str) -> str:
-    """As in a Python string. Without the codec, which may be impossible to import for another user."""
+    """Escape text as in a Python string, without the codec, which another user may be unable to import."""
     number = ord(c)
     if c in NAMED:
         return NAMED[c]
@@ -34,12 +34,12 @@ def _escape(c: str) -> str:
 
 
 def tell(text: str) -> None:
-    """A line on stdout."""
+    """Print a line to stdout."""
     _write("stdout", f"{text}\n")
 
 
 def complain(text: str) -> None:
-    """A line on stderr."""
+    """Print a line to stderr."""
     _write("stderr", f"syncless: {text}\n")
 
 

@@ -85,5 +85,6 @@ class Logs:
         self.close_errors()
 
     def leave_to_parent(self) -> None:
-        """In a child after fork: the access log's tasklet and what it holds back are the parent's."""
+        """Called in a child after a fork: the tasklet of the access log and its buffered lines belong to the
+        parent."""
         self._writer = None

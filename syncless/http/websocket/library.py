@@ -63,6 +63,7 @@ def close_data(code: int, reason: str) -> bytes:
 
 
 def read_close(data: bytes) -> tuple[int, str]:
-    """Code and reason of a close frame, code 1005 if it has none. ProtocolError; raise UnicodeDecodeError."""
+    """Return the code (1005 if there is none) and the reason of a close frame. Raise ProtocolError or
+    UnicodeDecodeError if it is malformed."""
     close = Close.parse(data)
     return int(close.code), close.reason

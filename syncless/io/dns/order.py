@@ -32,14 +32,14 @@ def as_v6(address: str) -> ipaddress.IPv6Address:
 
 @lru_cache(1024)
 def policy(address: str) -> tuple[int, int]:
-    """Precedence and label."""
+    """Return precedence and label."""
     number = as_v6(address)
     return next((precedence, label) for network, precedence, label in POLICY if number in network)
 
 
 @lru_cache(1024)
 def scope(address: str) -> int:
-    """2 link-local, 5 site-local, 14 global (section 3.1, 3.2)."""
+    """Return the scope: 2 link-local, 5 site-local, 14 global (section 3.1, 3.2)."""
     number = as_v6(address)
     plain = number.ipv4_mapped or number
     if number.is_multicast:
@@ -56,7 +56,8 @@ def common_prefix(one: str, other: str) -> int:
 
 
 def source_of(address: str) -> str | None:
-    """Our address from which packets there would come, or None if there is no route. Send nothing."""
+    """Return our source address for packets to that address, or None if there is no route. Nothing is
+    sent."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         probe = _socket.socket(family, socket.SOCK_DGRAM)
@@ -72,7 +73,8 @@ def source_of(address: str) -> str | None:
 
 
 def key(address: str) -> tuple[int, ...]:
-    """Smaller is better: the rules of section 6 without those on deprecated, home and native addresses."""
+    """Return a sort key (smaller is better) by the rules of section 6, except those on deprecated, home and
+    native addresses."""
     source = source_of(address)
     precedence, label = policy(address)
     if source is None:

@@ -202,7 +202,8 @@ def _port_for(server: Address) -> Port:
 
 
 def _any(ports: list[Port]) -> Port:
-    """One that nobody can foresee. The module `random` would cost each fork, after which it seeds itself."""
+    """Return an unpredictable choice. The module `random` would slow down each fork, after which it seeds
+    itself."""
     return ports[int.from_bytes(os.urandom(4), "big") % len(ports)]
 
 

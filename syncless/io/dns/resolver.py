@@ -79,7 +79,7 @@ class Resolver:
         self._pending: dict[tuple[str, tuple[int, ...]], _Pending] = {}
 
     def forget_others(self) -> None:
-        """In the child of a fork, where the parent's queries do not run."""
+        """Called in the child of a fork, where the parent's queries do not run."""
         self._pending.clear()
 
     @property
@@ -109,8 +109,8 @@ class Resolver:
         return self._conf[1]
 
     def candidates(self, name: str) -> Iterator[tuple[str, bool]]:
-        """The absolute names to try for a name, in the order of resolv.conf(5), and whether each is the name
-        unchanged."""
+        """Yield the absolute names to try for a name, in the order of resolv.conf(5), and whether each is the
+        unchanged name."""
         if name.endswith("."):
             yield name, True
             return

@@ -148,7 +148,7 @@ HIGHEST = {"ndots": 15, "timeout": 30, "attempts": 5}
 
 def read_resolv_conf(text: str) -> ResolvConf:
     """Parse resolv.conf, RES_OPTIONS and LOCALDOMAIN as the C library does (res_init.c of glibc): a line
-    begins with its keyword and a blank, and one that makes no sense is passed over."""
+    begins with its keyword and a blank, and a malformed line is ignored."""
     conf = ResolvConf()
     nameservers: list[str] = []
     search: list[str] | None = _domains(os.environ.get("LOCALDOMAIN"))

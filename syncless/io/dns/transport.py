@@ -41,7 +41,7 @@ class NoAnswer(Exception):
 
 
 def _turns(conf: ResolvConf) -> Iterator[tuple[str, float]]:
-    """The servers in the order in which they are asked, and the seconds for each, like the C library."""
+    """Yield the servers in the order of the C library, with the seconds for each."""
     servers = conf.nameservers
     if conf.rotate:
         first = next(_turn) % len(servers)
@@ -194,7 +194,8 @@ class _Tries:
         told: dict[int, wire.Answer],
         truncated: list[tuple[int, Address]],
     ) -> None:
-        """The same, for answers that are whole; the others, with their servers, go to `truncated`."""
+        """Ask by datagrams. Complete answers are kept; questions with truncated answers go to `truncated`,
+        with their servers."""
         left = set(questions)
         present = self._begin(questions, server)
         until = time.monotonic() + seconds

@@ -24,7 +24,7 @@ _loading = Lock()
 
 
 def load() -> None:
-    """Imports dnspython."""
+    """Import dnspython."""
     global dns
     if dns is None:
         look()

@@ -28,8 +28,8 @@ DISTRIBUTIONS = {
 
 
 def check(name: str) -> None:
-    """TypeError or ValueError for a name that is none, is refused or can lead to nothing in C; a
-    RuntimeWarning for a file that is nowhere."""
+    """Raise TypeError or ValueError for a name that is malformed, refused, or has nothing in C. Warn
+    (RuntimeWarning) of a file that does not exist."""
     if not isinstance(name, str):
         raise TypeError(f"patch_native expects names of modules and files as str, not {name!r}")
     if not name:

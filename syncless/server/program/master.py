@@ -236,7 +236,7 @@ class Master:
         return any(slot.current is None or slot.next is not None for slot in self.slots)
 
     def _make_files(self) -> None:
-        """The log files of the workers, if those are another user's."""
+        """Make the log files of the workers, if the workers run as another user."""
         if self.preparation.privileges is not None:
             self.logs.make_files()
 
@@ -277,7 +277,7 @@ class Master:
             self._resize(len(self.slots) + (1 if number == signal.SIGTTIN else -1))
 
     def _follow_processors(self) -> None:
-        """A container may be given more of them, or less, while it runs."""
+        """Adjust the number of workers when the container gets more or fewer processors."""
         before, self.processors = self.processors, processors()
         if before != self.processors:
             was = len(self.slots)
@@ -297,7 +297,7 @@ class Master:
         set_number_of_workers(self.clocks, number)
 
     def _stop(self) -> None:
-        """All workers stop gracefully; called once more, at once."""
+        """Shut all workers down gracefully; a second call stops them immediately."""
         if not self.stopping and not self.quiet:
             tell("syncless stops")
         for worker in self._all():
@@ -316,7 +316,7 @@ class Master:
     # -- workers --------------------------------------------------------------------------------------
 
     def _tend(self, slot: Slot) -> None:
-        """Sees to it that the slot has a worker that is wanted and alive."""
+        """Make sure that the slot has a live worker, if one is needed."""
         now = time.monotonic()
         if slot.next is not None:
             if slot.next.ready:

@@ -73,11 +73,11 @@ class Preparation:
                 ) from None
 
     def own_files(self, logs: Logs) -> None:
-        """The log files are to be those of the user, if it is another one."""
+        """Give the log files to the user that the process switches to."""
         if self.privileges is not None:
             logs.owner = self.privileges.ids
 
 
 def nothing_yet(*args: Any) -> Any:
-    """Stands for an application that is imported later."""
+    """A placeholder for an application that is imported later."""
     raise RuntimeError("the application has not been imported")

@@ -32,8 +32,8 @@ class Privileges:
 
     @classmethod
     def of(cls, user: str | int | None, group: str | int | None) -> Privileges | None:
-        """Of a user and a group, by name or number; the user's own group if none is named. None if nothing is
-        to change. Raise PrivilegesError on failure."""
+        """Return the privileges of a user and a group, by name or number; the default is the user's own
+        group. Return None if nothing changes. Raise PrivilegesError if there is no such user or group."""
         if user is None and group is None:
             return None
         uid, gid, name = _user(user)
@@ -52,7 +52,7 @@ class Privileges:
         return self.uid in (None, os.geteuid()) and self.gid in (None, os.getegid())
 
     def owner(self) -> str:
-        """USER:GROUP, of the UNIX sockets."""
+        """Return USER:GROUP, the owner of the UNIX sockets."""
         return f"{'' if self.uid is None else self.uid}:{self.gid}"
 
     @property
@@ -61,7 +61,7 @@ class Privileges:
         return -1 if self.uid is None else self.uid, -1 if self.gid is None else self.gid
 
     def drop(self) -> None:
-        """Becomes that user and group, for good. Raise OSError if the system refuses."""
+        """Switch to that user and group permanently. Raise OSError if the system refuses."""
         if os.geteuid() != 0:
             return  # of() has seen that nothing is to change
         assert self.gid is not None

@@ -21,7 +21,8 @@ from syncless.server.program.privileges import Privileges
 
 
 def set_title(role: str, application: Any) -> None:
-    """``syncless: ROLE NAME``, with the application's name if it has been given by name."""
+    """Set the process title to ``syncless: ROLE NAME``, with the application's name if it was given by
+    name."""
     try:
         from setproctitle import setproctitle
     except ImportError:
@@ -72,8 +73,8 @@ class PidFile:
         _open[fd] = os.fstat(fd)
 
     def _begin_in_place_of(self, place: Place) -> int:
-        """Where others may put any file there, root writes to a new one of its own, and looks at the old one
-        only for its lock."""
+        """Write a new file that root owns, if others may put files there; read the old one only for its
+        lock."""
         new = os.O_RDWR | os.O_CREAT | os.O_EXCL
         for _ in range(TRIES):
             try:
@@ -190,7 +191,7 @@ class ServiceManager:
             sock.close()
 
     def ready(self, status: str) -> None:
-        """The service has started, or has reloaded. `status` is shown by systemctl status."""
+        """Report that the service has started, or has reloaded. systemctl status shows `status`."""
         self.tell("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
@@ -200,7 +201,7 @@ class ServiceManager:
         self.tell("STOPPING=1", "STATUS=Stopping")
 
     def alive(self) -> None:
-        """To be called once in `interval` at least; tells it as often as that."""
+        """Report that the service is alive. Must be called at least once in `interval`."""
         now = time.monotonic()
         if self.interval and now - self._told_alive >= self.interval / 2:
             self._told_alive = now

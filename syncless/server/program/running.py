@@ -196,7 +196,8 @@ class Terminal:
         self._had = not ignored and _is_there()
 
     def is_gone(self) -> bool:
-        """Asked at SIGHUP: whether it is the end of the terminal, which ends the server, or a reload."""
+        """Return, at SIGHUP, whether the terminal has closed, which ends the server; otherwise the signal
+        means a reload."""
         return self._had and not _is_there()
 
 

@@ -35,7 +35,7 @@ machine was suspended, or all of them were stopped."""
 
 
 def new_clocks() -> mmap.mmap:
-    """Memory that a master shares with its workers."""
+    """Return memory that a master shares with its workers."""
     return mmap.mmap(-1, (CLOCKS + 1) * BEAT.size)
 
 
@@ -78,14 +78,14 @@ class Worker:
         return self._beat() > 0
 
     def last_beat(self) -> float:
-        """When its loop has last been seen running, by the system's monotonic clock."""
+        """Return when its loop was last seen running, by the monotonic clock."""
         return max(self._beat(), self._excused_at)
 
     def _beat(self) -> float:
         return float(BEAT.unpack_from(self._clocks, self.clock * BEAT.size)[0])
 
     def excuse(self, seconds: float, now: float) -> None:
-        """Its master has not run for so long until now: that time does not count against it."""
+        """Excuse the time for which its master did not run."""
         self.born += seconds
         self._excused_at = now
         if self.killed_at:
@@ -156,7 +156,7 @@ class Failures:
         """Why the last worker that could not start could not."""
 
     def forget(self) -> None:
-        """There may be new code: each slot tries at once."""
+        """Forget failures, because there may be new code: each slot retries immediately."""
         self._explained = ""
         for slot in self._slots:
             slot.not_before = 0.0
@@ -179,7 +179,7 @@ class Failures:
         self.again(slot, why)
 
     def again(self, slot: Slot, why: str) -> None:
-        """Another worker is tried, the later the more have failed in this slot."""
+        """Try another worker, with a delay that grows with the failures of this slot."""
         pause = min(LONGEST_BACK_OFF, 0.1 * 2**slot.failures) if slot.failures else 0.0
         slot.not_before = time.monotonic() + pause
         warn(f"{why}; a new one starts{f' in {pause:.1f} s' if pause else ''}")
@@ -210,7 +210,7 @@ class SharedSockets:
         return [(self._sockets.open_again(sock), tls) for sock, tls in self.shared]
 
     def all(self) -> Opened:
-        """Each once."""
+        """Return each slot once."""
         pairs = [*self.shared, *(pair for opened in self._slots.values() for pair in opened)]
         return list({id(sock): (sock, tls) for sock, tls in pairs}.values())
 
@@ -223,7 +223,7 @@ class SharedSockets:
         return bool(select.select([sock for sock, _ in self.all()], [], [], 0)[0])
 
     def forget(self, slot: Slot) -> None:
-        """The slot is no more: nobody new finds its own sockets, and its worker accepts what waits in them
+        """Remove the slot: its own sockets refuse new clients, and its worker accepts the waiting connections
         before it ends."""
         shared = {id(sock) for sock, _ in self.shared}
         own = [(sock, tls) for sock, tls in self._slots.pop(slot, []) if id(sock) not in shared]

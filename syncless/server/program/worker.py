@@ -145,7 +145,7 @@ class Work:
         os.write(pipe, READY)
 
     def _leave_to_others(self, server: Server, full: Event) -> None:
-        """The last request before it is replaced has begun."""
+        """Called when the last request before the replacement has begun."""
         if self.others:
             server.pause_accepting()
         full.set()
@@ -203,13 +203,13 @@ def _register_again() -> None:
 
 
 def _reason(application: Any, error: Exception) -> bytes:
-    """Why it cannot start, as its master hears it."""
+    """Return why it cannot start, for its master."""
     told = f"{application} raised an error:\n" if isinstance(error, ApplicationFailed) else ""
     return f"{told}{error}".encode(errors="backslashreplace")[:LONGEST_REASON]
 
 
 def most_requests(limits: Limits) -> int:
-    """After how many requests a worker asks to be replaced, so that not all do at the same time; 0: never."""
+    """Return the number of requests after which a worker asks for its replacement, with jitter; 0: never."""
     return (
         limits.worker_requests + random.randint(0, limits.worker_requests_jitter)
         if limits.worker_requests
@@ -235,9 +235,9 @@ at_fork(in_child=_end_with_master)
 
 
 def fork(work: Callable[[int], int], signals: Iterable[int], descriptors: Iterable[int]) -> tuple[int, int]:
-    """A child that does the work and exits with what it returns; its number, and our end of a pipe. `work` is
-    given the other end. The child has neither our handlers of the signals nor the descriptors. Raise OSError
-    on failure."""
+    """Fork a child that does the work and exits with its result. Return its process ID, and our end of a
+    pipe; `work` gets the other end. The child has neither our handlers of the signals nor the descriptors.
+    Raise OSError on failure."""
     global _master
     flush()  # or the child would write it, too
     ours, theirs = os.pipe()

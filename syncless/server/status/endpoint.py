@@ -130,7 +130,7 @@ class Client:
             )
 
     def answer(self, answer: Answer) -> None:
-        """The answer to its request; the connection is closed after it."""
+        """Send the response to its request; the connection is closed after it."""
         fields = "".join(f"{name}: {value}\r\n" for name, value in answer.headers)
         head = (
             f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n"
@@ -203,7 +203,7 @@ class Endpoint:
         return True
 
     def close_late_ones(self) -> None:
-        """Clients that take longer than SECONDS."""
+        """Close the connections of clients that take longer than SECONDS."""
         now = time.monotonic()
         for client in [client for client in self.clients if now > client.ends_at]:
             self.close(client)
@@ -238,7 +238,7 @@ class Endpoint:
             client.sock.close()
 
     def close_all(self) -> None:
-        """End. The file of a UNIX socket is removed."""
+        """Close all connections and sockets, and remove the file of a UNIX socket."""
         for client in list(self.clients):
             self.close(client)
         for sock in self._opened:
@@ -249,6 +249,6 @@ class Endpoint:
         self._opened = []
 
     def leave_to_parent(self) -> None:
-        """In a child after fork: the descriptors are closed here, and nothing else happens."""
+        """Called in a child after a fork: only close the descriptors."""
         for sock in (*self._opened, *(client.sock for client in self.clients)):
             sock.close()

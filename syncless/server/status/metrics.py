@@ -88,7 +88,7 @@ class Metrics:
         return encode(self._registry), content_type
 
     def collect(self) -> Iterator[Any]:
-        """The library calls it for each reader."""
+        """Called by the library for each reader."""
         told, families = self._scoreboard.sum(), self._families
         info = families.InfoMetricFamily("syncless", "The server")
         info.add_metric([], {"version": syncless.__version__})

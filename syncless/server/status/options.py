@@ -55,7 +55,7 @@ class StatusOptions:
         unix_owner: str | None = None,
         health: str | None = None,
     ) -> StatusOptions:
-        """ValueError says what to write."""
+        """Return the options. Raise ValueError, which says what to write, if one is malformed."""
         files = SocketOptions(BACKLOG, False, 0, False, 0o600 if unix_mode is None else unix_mode, unix_owner)
         path = metrics if isinstance(metrics, str) and metrics.startswith("/") else None
         address = metrics if isinstance(metrics, str) and path is None else None

@@ -58,7 +58,7 @@ class Overview:
         self.history: deque[dict[str, float]] = deque(maxlen=HISTORY)
 
     def sample(self) -> None:
-        """Once in a second: adds to the history."""
+        """Add to the history. Called once a second."""
         now, figures = time.monotonic(), self._scoreboard.sum()
         if self._last is not None and now > self._last_at:
             self.history.append(rates(self._last, figures, now - self._last_at))
@@ -98,7 +98,7 @@ class Overview:
 
 
 def shown(figures: dict[str, Any]) -> dict[str, Any]:
-    """Figures with units that people read, and the connections together."""
+    """Return figures with units, and the sum of the connections."""
     told = {
         name: value for name, value in figures.items() if name not in (*PHASES, "latency", "pid", "requests")
     }

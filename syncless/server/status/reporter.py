@@ -95,7 +95,7 @@ class Reporter:
         return asked != b""
 
     def tick(self) -> None:
-        """To be called each TICK, in another thread than the loop's."""
+        """Do the regular work. Must be called each TICK, in another thread than the loop's."""
         self._watch()
         now = time.monotonic()
         if now - self._looked >= FIGURES_EVERY:
@@ -125,7 +125,7 @@ class Reporter:
         write(self._row, zip(("stalls", "stalled_ns", "longest_stall_ns"), self._counted, strict=True))
 
     def held_seconds(self) -> float:
-        """For how long the loop has stood still."""
+        """Return for how long the loop has been blocked."""
         return self._loop.held_for()
 
     # -- in any thread ------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Reporter:
         }
 
     def _stuck(self) -> list[dict[str, Any]]:
-        """Threads beside the loop that stand still now, as stalls."""
+        """Return blocked threads beside the loop, as stalls."""
         return [
             {"at": time.time() - seconds, "seconds": seconds, "stack": words, "over": False}
             for lane in self._server.lanes
@@ -187,7 +187,7 @@ class Reporter:
         ]
 
     def _tasklets(self) -> list[Tasklet[Any]]:
-        """Of all loops that serve."""
+        """Return the tasklets of all serving loops."""
         loops = [self._loop, *(loop for lane in self._server.lanes for loop in lane.loops())]
         return [tasklet for loop in loops for tasklet in loop.tasklets()]
 

@@ -94,12 +94,12 @@ class Scoreboard:
         return self._cells[number * CELLS : (number + 1) * CELLS]
 
     def begin(self, number: int) -> None:
-        """The row is a new process's."""
+        """Give the row to a new process."""
         self.row(number)[:] = memoryview(bytes(CELLS * 8)).cast("q")
         self._cells[CELL["highest"]] = max(self._cells[CELL["highest"]], number)
 
     def end(self, number: int) -> None:
-        """The process of the row has ended: its counts stay."""
+        """Note that the process of the row has ended; its counts stay."""
         ended, row = self.row(0), self.row(number)
         ended[CELL["version"]] += 1
         for name in COUNTS:
@@ -141,7 +141,7 @@ class Scoreboard:
 
 
 def figures_of(row: Row) -> dict[str, Any]:
-    """One process's, by name."""
+    """Return the figures of one process, by name."""
     cells = memoryview(bytes(row)).cast("q")
     return {name: cells[CELL[name]] for name in (*GAUGES, *COUNTS)} | totals(cells)
 

@@ -128,7 +128,7 @@ class StatusServer:
         self._selector.close()
 
     def leave_to_parent(self) -> None:
-        """In a child after fork: all of it is the parent's."""
+        """Called in a child after a fork: everything belongs to the parent."""
         for endpoint in self.endpoints:
             endpoint.leave_to_parent()
         for line in self._lines.values():
@@ -139,7 +139,7 @@ class StatusServer:
     # -- the processes ------------------------------------------------------------------------------------
 
     def listen_to(self, pid: int, fd: int) -> None:
-        """A process has a reporter, at the other end of this socket."""
+        """Listen to the reporter of a process, at the other end of this socket."""
         sock = _socket.socket(fileno=fd)
         sock.setblocking(False)
         line = Line(sock)  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ class StatusServer:
         self._lines[os.getpid()] = Own(reporter)
 
     def forget(self, pid: int) -> None:
-        """The process has ended."""
+        """Forget a process that has ended."""
         line = self._lines.pop(pid, None)
         if isinstance(line, Line):
             self._selector.unregister(line.sock)
@@ -159,7 +159,7 @@ class StatusServer:
     # -- steps --------------------------------------------------------------------------------------------
 
     def fileno(self) -> int:
-        """Readable when there is something to do."""
+        """Return a descriptor that is readable when step() has work."""
         return self._selector.fileno()
 
     def pause(self) -> float:
@@ -204,7 +204,7 @@ class StatusServer:
             client.push(b"data: " + overview + b"\n\n")
 
     def overview(self) -> dict[str, Any]:
-        """As the processes have told last."""
+        """Return the overview from the last reports of the processes."""
         now = time.monotonic()
         return self._overview.now(
             {

@@ -1,4 +1,4 @@
-"""The part of a file that is sent: all of it, a part, or the news that the client has it already.
+"""The part of a file to send: all of it, a range, or nothing because the client already has it.
 
 Takes an open file and a Request, gives an `Answer`: the client's conditions (RFC 9110, 13) and the ranges of
 bytes that it asks for (14) decide. Knows nothing of paths and directories.
@@ -177,8 +177,8 @@ def plain(status: str, *more: tuple[str, str]) -> Answer:
 
 
 def precondition(request: Request, etag: str, modified: int) -> int:
-    """304 or 412 if the client's conditions (RFC 9110, 13.2.2) demand that, else 0. `etag`: a strong one;
-    `modified`: the second that Last-Modified says."""
+    """Return 304 or 412 if the client's conditions (RFC 9110, 13.2.2) require it, else 0. `etag`: a strong
+    one; `modified`: the second that Last-Modified says."""
     match = request.field("if-match")
     unmodified_since = request.field("if-unmodified-since")
     if match is not None:

@@ -57,8 +57,8 @@ class Directory:
         return None
 
     def _current(self) -> OpenFile | None:
-        """Return the directory itself. While we serve it may be replaced, by a link to a new release, or be
-        gone for a while."""
+        """Return the directory itself. It may be replaced during serving, for example by a link to a new
+        release, or be missing for a while."""
         now = time.monotonic()
         if self._root is None or now - self._looked > LOOK_AGAIN:
             try:

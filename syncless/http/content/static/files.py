@@ -176,8 +176,8 @@ def _to_directory(candidates: Candidates, request: Request) -> Answer | None:
 
 
 def media_type(name: str) -> str:
-    """With a charset for text. A compressed file has the type of its compression: it is what it is, and not
-    to be unpacked on the way."""
+    """Return the media type of a file, with a charset for text. A compressed file has the type of its
+    compression, because clients must not decompress it."""
     _, dot, extension = name.rpartition(".")
     found = _TYPES.get(extension.lower()) if dot else None
     if found is None:
