@@ -71,7 +71,7 @@ class Allowance:
         return _number(quota), _number(period)
 
     def _folders(self, controller: str) -> Iterator[str]:
-        """Return the folders of this process's group and of the groups above it, as far as they are
+        """Yield the folders of this process's group and of the groups above it, as far as they are
         visible."""
         groups = [line.split(":", 2) for line in self._text("/proc/self/cgroup").splitlines()]
         for line in self._text("/proc/self/mountinfo").splitlines():

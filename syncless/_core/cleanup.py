@@ -72,7 +72,7 @@ def final_instructions(code: CodeType) -> frozenset[int]:
 
 
 def _handlers(code: CodeType, instructions: list[Any]) -> Iterator[Container[int]]:
-    """Return the offsets of the instructions of each exception handler: those from which an exception leads
+    """Yield the offsets of the instructions of each exception handler: those from which an exception leads
     to its end, directly or through inner handlers."""
     import dis
 

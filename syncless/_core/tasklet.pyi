@@ -11,8 +11,8 @@ _P = ParamSpec("_P")
 _T_co = TypeVar("_T_co", covariant=True)
 
 class Tasklet(BaseTasklet, Generic[_T_co]):
-    """A function that runs concurrently with others. spawn() makes it; it starts when the current tasklet
-    waits or ends.
+    """A function that runs concurrently with others. spawn() makes
+    it; it starts when the current tasklet waits or ends.
 
     An exception that leaves the function is reported with its traceback and ends this tasklet only; result()
     raises it. KeyboardInterrupt and SystemExit are raised in the main tasklet instead.
@@ -126,8 +126,8 @@ def spawn_in(
     """
 
 class local:
-    """Attributes for each tasklet, as threading.local has them for each thread; they are dropped when the
-    tasklet ends.
+    """Attributes for each tasklet, as threading.local has them for each thread;
+    they are dropped when the tasklet ends.
 
     A subclass's ``__init__`` is called, with the arguments of the construction, for each tasklet that touches
     the object. Under the patch threading.local does the same. RuntimeError in a callback of the loop, where

@@ -109,7 +109,7 @@ def admit() -> None:
 
 @contextlib.contextmanager
 def admitted() -> Iterator[None]:
-    """Run code of the user, which root was told to run, with all folders."""
+    """Let code that root was told to run import from all folders in the block."""
     held = _held_back is not None
     admit()
     try:

@@ -95,7 +95,7 @@ def call_in_tasklet(
 
 
 def _take_back(function: Any, value: Any) -> None:
-    """Nobody will have what the function has returned. `lock_acquire` is the patched method of locks."""
+    """Give back a value that nobody will receive: an item of a queue, or a lock."""
     method = function.func if isinstance(function, partial) else function
     owner: Any = getattr(method, "__self__", None)
     name = getattr(method, "__name__", "")

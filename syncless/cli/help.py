@@ -77,7 +77,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Return a sentence that begins with the option as the user has written it, without the usage."""
+        """Print a sentence that begins with the option as the user wrote it, without the usage, and exit."""
         found = re.match("argument ([^:]+): (.*)", message, re.DOTALL)
         if found:
             message = self._told(found[1].split("/"), WORDS.get(found[2], found[2]))

@@ -246,7 +246,7 @@ def _request(request: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _stalls(workers: list[dict[str, Any]], width: int, colour: bool) -> Iterator[str]:
-    """Return the last stall of each worker, with the end of its stack."""
+    """Yield the last stall of each worker, with the end of its stack."""
     last = [(worker["pid"], worker["recent_stalls"][0]) for worker in workers if worker.get("recent_stalls")]
     if last:
         yield ""

@@ -250,7 +250,7 @@ class Console:
         self._sessions.pop(session).close()
 
     def close(self) -> None:
-        """Stop listening and disconnects all terminals."""
+        """Stop listening and disconnect all terminals."""
         global _console
         self._accepting.kill()
         for session in list(self._sessions):

@@ -201,8 +201,8 @@ def is_default(config: Config, name: str) -> bool:
 
 
 def make_server(worker: Worker) -> Server:
-    """Return a Server on the worker's sockets, with the settings of gunicorn. It accepts when it is
-    started."""
+    """Return a Server on the worker's sockets, with the settings of gunicorn. It accepts connections after
+    start()."""
     config = worker.cfg
     proxied = config.proxy_protocol not in (False, "off")
     server = Server(

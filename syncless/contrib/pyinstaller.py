@@ -1,5 +1,5 @@
-"""For PyInstaller: the folder of the hook for programs that use syncless, hook-syncless.py. It finds that by
-the entry point of the installed package; else by an option::
+"""The folder of hook-syncless.py, the PyInstaller hook for programs that use syncless. It finds that by the
+entry point of the installed package; else by an option::
 
     pyinstaller --additional-hooks-dir "$(python -m syncless.contrib.pyinstaller)" program.py
 """

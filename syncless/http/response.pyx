@@ -215,7 +215,7 @@ cdef class Response:
         return self.frame(known_length)
 
     cdef int frame(self, int64_t known_length) except -1:
-        """Decide on the framing and completes the head with the fields that say so."""
+        """Decide on the framing and complete the head with the fields that say so."""
         cdef bint declared = self.length >= 0
         cdef bint without_length = self.code == 204 or self.code == 304
         cdef reply decided

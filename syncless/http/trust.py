@@ -227,7 +227,9 @@ class Forwarding:
                     f"{', '.join((*FIELDS, REQUEST_START))}"
                 )
         if "forwarded" in self.fields and not {"forwarded", REQUEST_START}.issuperset(self.fields):
-            raise ValueError("trust either Forwarded or the X- fields: both could contradict each other")
+            raise ValueError(
+                "trust either Forwarded or the X- fields, not both: they could contradict each other"
+            )
 
     def keeps(self, name: str) -> bool:
         return name in self.fields

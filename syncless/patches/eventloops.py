@@ -195,7 +195,7 @@ def _mend_child_greenlets(patcher: Patcher) -> None:
 
     Fact: the parent is the greenlet in which the task began. Danger: our loop makes each step of a task on
     any carrier, so the switch went to a carrier that ran something else. Decision: the parent is the greenlet
-    that has switched there last. Guarded by tests/asyncio/test_libraries.py (sqlalchemy).
+    that last switched there. Guarded by tests/asyncio/test_libraries.py (sqlalchemy).
     """
     for name in ("sqlalchemy.util._concurrency_py3k", "sqlalchemy.util.concurrency"):
         when_imported(patcher, name, _change_parents)

@@ -121,8 +121,7 @@ def opened(argument: str, path: str) -> Iterator[str]:
 
 
 def _no_password() -> str:
-    """Asked for where a key is encrypted: OpenSSL would ask at the terminal, and the server would stand
-    still."""
+    """Refuse an encrypted key: OpenSSL would ask for the password at the terminal, and block the server."""
     raise ValueError("the private key is encrypted: give key_password, or --key-password-file")
 
 

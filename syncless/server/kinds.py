@@ -29,7 +29,7 @@ class Declared(NamedTuple):
     def of(
         cls, application: Any, interface: str = "auto", root_path: str | None = None, lifespan: str = "auto"
     ) -> Any:
-        """Return the application itself where there is nothing to say. Raise ValueError on failure."""
+        """Return the application itself if nothing is declared. Raise ValueError on failure."""
         if interface not in INTERFACES:
             raise ValueError(f"interface must be one of {', '.join(INTERFACES)}, not {interface!r}")
         if lifespan not in LIFESPANS:

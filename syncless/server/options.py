@@ -365,8 +365,8 @@ OPTIONS = {  # heading -> options
         Option("request_ids", False, text=
             "give each request an ID and a traceparent, from a trusted proxy or new, and show them to the "
             "application, in log records and in logged tracebacks", call=
-            "True gives each request an ID and a traceparent, from a trusted proxy or new: in the environ "
-            "or scope, in a context variable and in the logs (see docs/howto/logging.md)"),
+            "True gives each request an ID and a traceparent, from a trusted proxy or new: for the "
+            "application, in a context variable and in the logs (see docs/howto/logging.md)"),
         Option("log_level", None, where=COMMAND, choices=(*NAMED,), text=
             "lowest level that the error log records (default: all levels); warning and above also hide "
             "the addresses"),

@@ -144,7 +144,7 @@ def serve(
     - `trusted_fields`: header fields that these proxies set (see `Forwarding`).
     - `proxy_protocol`: trusted peers begin each connection with a PROXY header (version 1 or 2).
 
-    Log:
+    Logs:
 
     - `access_log`: True for stdout, a path, or a text stream; none by default.
     - `access_log_format`: "combined", "common", "json", a string with Apache's atoms, or a mapping of JSON
@@ -153,8 +153,8 @@ def serve(
     - `error_log_format`: text (default) or json, one object per line.
     - `slow_request` (seconds): log requests that take at least this long, and list their waits (default 0:
       none).
-    - `request_ids`: True gives each request an ID and a traceparent, from a trusted proxy or new: in the
-      environ or scope, in a context variable and in the logs (see docs/howto/logging.md).
+    - `request_ids`: True gives each request an ID and a traceparent, from a trusted proxy or new: for the
+      application, in a context variable and in the logs (see docs/howto/logging.md).
     - `logging`: a dict for `logging.config.dictConfig`. Errors go to the logger `syncless.error` if that has
       a handler.
     - `quiet`: print neither the addresses nor warnings that the application blocks.
@@ -187,7 +187,7 @@ def serve(
       (`syncless.patches.patch_all`), in each process that serves. A mapping chooses areas, {"sqlite3":
       False}. The command line does this by default.
 
-    Limit:
+    Limits:
 
     - `limits`: a `Limits`. Single limits may also be given by name (`head_seconds=10`).
 

@@ -22,10 +22,10 @@ class tasklet(TracedTasklet):
         args: Iterable[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> tasklet:
-        """The function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds.
+        """Set the function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds.
         Return the tasklet."""
     def setup(self, *args: Any, **kwargs: Any) -> tasklet:
-        """Bind the arguments and inserts the tasklet. Return it. Raise RuntimeError if it is alive."""
+        """Bind the arguments and insert the tasklet. Return it. Raise RuntimeError if it is alive."""
     def insert(self) -> tasklet:
         """Put it at the end of its thread's run queue. One that sleeps is woken. Raise RuntimeError if it is
         dead or blocked. Return the tasklet."""
@@ -49,11 +49,11 @@ class tasklet(TracedTasklet):
     def throw(
         self, exc: Any = None, val: Any = None, tb: TracebackType | None = None, pending: bool = False
     ) -> None:
-        """Raise the exception in it, now, or when its turn comes (`pending`). Raise RuntimeError if it is
-        dead, except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
+        """Raise the exception in it, now, or when its turn comes (`pending`). Raise RuntimeError if it is dead,
+        except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
     def bind_thread(self, thread_id: int | None = None) -> None:
-        """Let a tasklet that has not started belong to another thread, by default this one. Raise
-        RuntimeError if it is in a run queue or has started, ValueError if there is no such thread."""
+        """Let a tasklet that has not started belong to another thread, by default this one. Raise RuntimeError
+        if it is in a run queue or has started, ValueError if there is no such thread."""
 
 class Preemption(BytecodeLimit): ...
 
@@ -61,7 +61,7 @@ def schedule(retval: Any = ...) -> Any:
     """Let the other ready tasklets run once. Return `retval`, or the present tasklet."""
 
 def schedule_remove(retval: Any = ...) -> Any:
-    """As schedule(), but pauses the present tasklet until it is inserted again."""
+    """Like schedule(), but pause the present tasklet until it is inserted again."""
 
 def run(
     timeout: int = 0,
@@ -70,12 +70,12 @@ def run(
     ignore_nesting: bool = False,
     totaltimeout: bool = False,
 ) -> tasklet | None:
-    """Run the others until none is ready and none waits for input, output or a time. Raise what no tasklet
-    has caught.
+    """Run the others until none is ready and none waits for input, output or a time. Raise what no tasklet has
+    caught.
 
     `timeout`: a tasklet that runs more bytecodes than this in one turn is paused at its next call, jump back
     or beginning of a function, and returned; with `soft` run() ends at its next switch instead, and returns
-    None. `totaltimeout`: in all their turns together. `threadblock`: while tasklets wait for channels, waits
+    None. `totaltimeout`: in all their turns together. `threadblock`: while tasklets wait for channels, wait
     for another thread that may meet them. `ignore_nesting` changes nothing: a tasklet can be interrupted at
     any depth. A nested run() has no timeout of its own; the outer one applies.
     """

@@ -44,7 +44,7 @@ cdef class tasklet(TracedTasklet):
             raise TypeError("tasklet() with arguments needs a callable")
 
     def __call__(self, *args, **kwargs):
-        """Bind the arguments and inserts the tasklet at the end of the run queue. Return the tasklet."""
+        """Bind the arguments and insert the tasklet at the end of the run queue. Return the tasklet."""
         return self.setup(*args, **kwargs)
 
     @cython.embedsignature(False)
@@ -104,7 +104,7 @@ cdef class tasklet(TracedTasklet):
         return 0
 
     def setup(self, *args, **kwargs):
-        """Bind the arguments and inserts the tasklet. Return it. Raise RuntimeError if it is alive."""
+        """Bind the arguments and insert the tasklet. Return it. Raise RuntimeError if it is alive."""
         if self.is_alive():
             raise RuntimeError("tasklet is alive")
         function = self.bound_function()

@@ -212,9 +212,9 @@ class Blockers:
                 place.setdefault((part.blocker, part.cure), []).append(part.seconds)
 
     def _parts(self, looks: Sequence[Stall]) -> list[Stall]:
-        """One for each place that the looks have met, with its time, the longest first. A place counts as a
-        part of a longer one if it had less than the time that matters, or if it is a computation in Python in
-        the same function."""
+        """Return a part for each place that the looks found, with its time, the longest first. A place counts
+        as a part of a longer one if it had less than the time that matters, or if it is a computation in
+        Python in the same function."""
         places: dict[str, list[Stall]] = {}
         for look in looks:
             places.setdefault(look.place, []).append(look)

@@ -16,7 +16,7 @@ from tests.cli.test_loading import HELLO, command, environment
 from tests.programs import run_unchecked
 from tests.waiting import eventually
 
-LAST = "stops at once.\n"
+LAST = "stops immediately.\n"
 
 
 @pytest.fixture

@@ -306,7 +306,7 @@ def test_a_log_that_cannot_be_reopened_goes_on_in_the_old_file(start, tmp_path, 
     start.client(server).get("/still")
     assert eventually(lambda: "/still" in (tmp_path / "moved" / "log").read_text())
     server.stop()
-    assert "cannot be written" in capfd.readouterr().err
+    assert "cannot write the access log" in capfd.readouterr().err
 
 
 @pytest.mark.virtual_time(False)  # another process

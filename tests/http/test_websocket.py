@@ -419,7 +419,7 @@ def test_misuse_is_told(start):
 
     def app(environ, start_response):
         websocket = environ["wsgi.websocket"]
-        with pytest.raises(ValueError, match="does not offer"):
+        with pytest.raises(ValueError, match="did not offer"):
             websocket.accept(subprotocol="other")
         with pytest.raises(ValueError, match="forbidden characters"):
             websocket.accept(headers=[("X", "a\r\nb")])

@@ -83,7 +83,7 @@ def test_client_may_leave_while_the_log_tells_that_it_takes_no_such_head(connect
             syncless.sleep(0)
         syncless.sleep(0.005)  # the entry is being written
         sock.close()
-    assert eventually(lambda: "larger than its client takes" in log.getvalue())
+    assert eventually(lambda: "larger than its client accepts" in log.getvalue())
     assert client().get()[2] == b"hello"
     assert eventually(lambda: server.census()["active"] == 0)
 

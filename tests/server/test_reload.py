@@ -115,7 +115,7 @@ def test_a_reload_that_fails_keeps_the_old_workers(program):
     os.utime(running.folder / "app.py", (5000, 5000))
     running.signal(signal.SIGHUP)
     assert eventually(
-        lambda: "the old one stays" in running.said() and "new code is broken" in running.said()
+        lambda: "the old one keeps serving" in running.said() and "new code is broken" in running.said()
     )
     assert eventually(running.sleeps)
     assert running.pids(2) == before
@@ -166,7 +166,7 @@ def test_reason_why_new_workers_cannot_start_is_told_once_for_each_reload(progra
         (running.folder / "app.py").write_text("raise ValueError('the new code')")
         os.utime(running.folder / "app.py", (5000, 5000))
         running.signal(signal.SIGHUP)
-        assert eventually(lambda: running.said().count("the old one stays") == 3 * number)  # noqa: B023
+        assert eventually(lambda: running.said().count("the old one keeps serving") == 3 * number)  # noqa: B023
         assert running.said().count("a new worker cannot start: app:app raised an error:") == number
         assert running.said().count("ValueError: the new code") == number
     assert set(running.pids(3)) == first

@@ -183,7 +183,7 @@ def test_client_certificates(start, authority):
 
 def test_arguments_are_checked(authority):
     certfile, keyfile = authority.files("localhost")
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match="cannot be combined with certificate files"):
         Server(hello, ssl_context=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certfile=certfile)
     with pytest.raises(ValueError, match="needs its certfile"):
         Server(hello, keyfile=keyfile)

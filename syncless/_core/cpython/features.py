@@ -32,5 +32,5 @@ MAP_FLUSH_TAKES_FLAGS = sys.version_info >= (3, 15)
 
 
 def is_newer_than_known() -> bool:
-    """Of such a Python not everything can be expected."""
+    """Return whether this Python is newer than the newest one whose internals are known."""
     return sys.version_info[:2] > layouts.NEWEST

@@ -4,7 +4,8 @@ from typing import Any, Generic, TypeVar
 _T = TypeVar("_T")
 
 class Queue(Generic[_T]):
-    """A FIFO queue, like queue.Queue; it raises queue.Empty and queue.Full. A maxsize of 0 means no bound."""
+    """A FIFO queue, like queue.Queue; it raises queue.Empty and queue.Full. A maxsize
+    of 0 means no bound."""
 
     maxsize: int
     def __init__(self, maxsize: int = 0) -> None: ...
@@ -24,11 +25,12 @@ class LifoQueue(Queue[_T]):
     """A LIFO queue, like queue.LifoQueue."""
 
 class PriorityQueue(Queue[_T]):
-    """A queue that returns the least item first, like queue.PriorityQueue. put() compares the item, and
-    raises the error if that fails."""
+    """A queue that returns the least item first, like queue.PriorityQueue.
+    put() compares the item, and raises the error if that fails."""
 
 class JoinableQueue(Queue[_T]):
-    """A Queue whose join() waits until task_done() has been called for each item, as in queue.Queue."""
+    """A Queue whose join() waits until task_done() has been called for each
+    item, as in queue.Queue."""
     @property
     def unfinished(self) -> int:
         """Number of items put in for which task_done() has not been called."""

@@ -21,7 +21,8 @@ class Event:
         """Remove the callback. Return how often it was registered."""
 
 class Semaphore:
-    """At most `value` tasklets are between acquire() and release(), as with threading.Semaphore."""
+    """At most `value` tasklets are between acquire() and release(), as with
+    threading.Semaphore."""
 
     value: int
     holder: int
@@ -38,7 +39,8 @@ class Semaphore:
     ) -> None: ...
 
 class Lock(Semaphore):
-    """A lock that one tasklet at a time holds; any tasklet may release it, as with threading.Lock."""
+    """A lock that one tasklet at a time holds; any tasklet may release it, as with
+    threading.Lock."""
     def __init__(self) -> None: ...
     def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool:
         """Take the lock; wait for at most `timeout` seconds (-1: forever). Return whether the lock was

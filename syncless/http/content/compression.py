@@ -1,4 +1,4 @@
-"""Compression of responses on their way: which ones, and by what.
+"""Compression of responses: which responses, and with which compressor.
 
 Takes the header fields of a response and the request as CGI meta-variables (RFC 3875, 4.1). Knows no kind of
 application. gzip is made by zlib; br and zstd by libraries that may be installed.

@@ -90,7 +90,7 @@ cdef class Deadlines:
         return 0
 
     cdef int64_t expire_due(self, int64_t now) noexcept:
-        """Stop and expires all that are due. Return when the next one is, or -1."""
+        """Stop and expire all that are due. Return when the next one is, or -1."""
         cdef DeadlineNode* node
         cdef int64_t earliest = -1
         cdef int kind

@@ -69,7 +69,7 @@ def configure(
     resolv_conf: str = "/etc/resolv.conf",
     port: int = 53,
 ) -> None:
-    """Set the paths of the system's files and the port of the name servers, and empties the caches."""
+    """Set the paths of the system's files and the port of the name servers, and empty the caches."""
     global _resolver
     _resolver = Resolver(hosts, nsswitch, resolv_conf, port)
     _results.clear()

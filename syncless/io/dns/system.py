@@ -172,7 +172,8 @@ def read_resolv_conf(text: str) -> ResolvConf:
 
 
 def _as_bytes(domain: str) -> str:
-    """The C library asks for the very bytes of a domain that is not ASCII."""
+    """Return the bytes of a name: the C library asks for the unchanged bytes of a domain that is not
+    ASCII."""
     if domain.isascii():
         return domain
     data = domain.encode("utf-8", "surrogateescape")

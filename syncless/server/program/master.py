@@ -189,7 +189,7 @@ class Master:
             os.write(self._wakers[1], b"s")
 
     def _step(self, wake: int) -> bool:
-        """Wait for something to happen and deals with it. Whether there is anything left to supervise."""
+        """Wait for something to happen and handle it. Whether there is anything left to supervise."""
         pipes = {worker.pipe: worker for worker in self._all() if worker.pipe >= 0}
         hurried = self.stopping or self.stops_at or self._starting()
         pause = self.status.pause(0.1 if hurried else min(1.0, self.manager.interval / 2 or 1.0))

@@ -34,8 +34,8 @@ class Preparation:
         return server
 
     def take(self, server: Server, application: Any, hook: str) -> None:
-        """Drop the privileges, call the hook, and has the application imported, if it is a name, and its
-        requests call their hooks. HookFailed, ValueError, and the errors of `load`."""
+        """Drop the privileges, call the hook, import the application if it is a name, and make its requests
+        call their hooks. HookFailed, ValueError, and the errors of `load`."""
         if self.privileges is not None:
             server.logs.make_files()
             self.privileges.drop()

@@ -213,7 +213,7 @@ def _listed(field: str, etag: str, *, weak: bool) -> bool:
 
 
 def seconds(date: str) -> int | None:
-    """Return an HTTP date in seconds since 1970; None if it is none."""
+    """Return an HTTP date in seconds since 1970; None if it is malformed."""
     try:
         when = parsedate_to_datetime(date)
         return int((when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp())
