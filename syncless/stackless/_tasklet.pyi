@@ -49,11 +49,11 @@ class tasklet(TracedTasklet):
     def throw(
         self, exc: Any = None, val: Any = None, tb: TracebackType | None = None, pending: bool = False
     ) -> None:
-        """Raise the exception in it, now, or when its turn comes (`pending`). Raise RuntimeError if it is dead,
-        except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
+        """Raise the exception in it, now, or when its turn comes (`pending`). Raise RuntimeError if it is
+        dead, except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
     def bind_thread(self, thread_id: int | None = None) -> None:
-        """Let a tasklet that has not started belong to another thread, by default this one. Raise RuntimeError
-        if it is in a run queue or has started, ValueError if there is no such thread."""
+        """Let a tasklet that has not started belong to another thread, by default this one. Raise
+        RuntimeError if it is in a run queue or has started, ValueError if there is no such thread."""
 
 class Preemption(BytecodeLimit): ...
 
@@ -70,8 +70,8 @@ def run(
     ignore_nesting: bool = False,
     totaltimeout: bool = False,
 ) -> tasklet | None:
-    """Run the others until none is ready and none waits for input, output or a time. Raise what no tasklet has
-    caught.
+    """Run the others until none is ready and none waits for input, output or a time. Raise what no tasklet
+    has caught.
 
     `timeout`: a tasklet that runs more bytecodes than this in one turn is paused at its next call, jump back
     or beginning of a function, and returned; with `soft` run() ends at its next switch instead, and returns

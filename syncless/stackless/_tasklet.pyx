@@ -270,8 +270,8 @@ cdef class tasklet(TracedTasklet):
     @cython.embedsignature(False)
     def throw(self, exc=ABSENT, val=None, tb=None, pending=False, *excess):
         """throw($self, exc, val=None, tb=None, pending=False)\n--\n\n\
-        Raise the exception in it, now, or when its turn comes (`pending`). Raise RuntimeError if it is dead,
-        except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
+        Raise the exception in it, now, or when its turn comes (`pending`). Raise RuntimeError if it is
+        dead, except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
         cdef Thread state = here()
         cdef BaseException exception
         at_most("throw", 4, excess)
@@ -306,8 +306,8 @@ cdef class tasklet(TracedTasklet):
     @cython.embedsignature(False)
     def bind_thread(self, thread_id=None, *excess):
         """bind_thread($self, thread_id=None)\n--\n\n\
-        Let a tasklet that has not started belong to another thread, by default this one. Raise RuntimeError
-        if it is in a run queue or has started, ValueError if there is no such thread."""
+        Let a tasklet that has not started belong to another thread, by default this one. Raise
+        RuntimeError if it is in a run queue or has started, ValueError if there is no such thread."""
         cdef Loop loop = here().loop
         at_most("bind_thread", 1, excess)
         thread_id = number_of_thread(thread_id)
@@ -452,8 +452,8 @@ cdef inline object held(BaseTasklet me, object retval):
 @cython.embedsignature(False)
 def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False, *excess):
     """run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False)\n--\n\n\
-    Run the others until none is ready and none waits for input, output or a time. Raise what no tasklet has
-    caught.
+    Run the others until none is ready and none waits for input, output or a time. Raise what no tasklet
+    has caught.
 
     `timeout`: a tasklet that runs more bytecodes than this in one turn is paused at its next call, jump back
     or beginning of a function, and returned; with `soft` run() ends at its next switch instead, and returns

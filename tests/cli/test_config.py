@@ -239,7 +239,11 @@ def test_password_is_the_first_line_of_its_file(folder, content, password):
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("SYNCLESS_HOOKS", "2", "SYNCLESS_HOOKS: no variable sets hooks; use the configuration file"),
+        (
+            "SYNCLESS_HOOKS",
+            "2",
+            "SYNCLESS_HOOKS: hooks cannot be set by a variable; use the configuration file",
+        ),
         ("SYNCLESS_WORKERS", "two", "SYNCLESS_WORKERS: "),
         ("SYNCLESS_STATIC", "a=b", "SYNCLESS_STATIC: write /PREFIX=DIR, not 'a=b'"),
         ("SYNCLESS_PRELOAD", "2", "SYNCLESS_PRELOAD: write true or false, not '2'"),
@@ -270,7 +274,7 @@ def test_wrong_variables_are_told(folder, capsys, monkeypatch, variable, value, 
 def test_unknown_variables_are_warned_of(folder, capsys, monkeypatch, variable, advice):
     monkeypatch.setenv(variable, "2")
     assert parse(["hello:app"]).workers == 0
-    said = f"syncless: the environment variable {variable} is unknown and sets nothing{advice}\n"
+    said = f"syncless: the environment variable {variable} is unknown and has no effect{advice}\n"
     assert capsys.readouterr().err == said
 
 

@@ -283,7 +283,10 @@ def test_cure_names_the_imported_module_where_the_stack_shows_only_its_library(m
             "patch_all(), whose area `drivers` ",
         ),
         ("grpc/_cython/cygrpc.cpython-311-x86_64-linux-gnu.so", "patch_all(), whose area `drivers` "),
-        ("lib-dynload/_sqlite3.cpython-311-x86_64-linux-gnu.so", "patch_all(), under which the statements "),
+        (
+            "lib-dynload/_sqlite3.cpython-311-x86_64-linux-gnu.so",
+            "patch_all(), under which other tasklets run ",
+        ),
         ("lib-dynload/_ssl.cpython-311-x86_64-linux-gnu.so", "patch_all() for Python itself"),
         ("lib-dynload/_ctypes.cpython-311-x86_64-linux-gnu.so", "below ctypes: @offload, "),
         ("libssl.so.3", "@offload, patch_all(offload=[...])"),
@@ -322,7 +325,7 @@ def test_other_causes_have_other_cures():
 @needs_stacks
 def test_blockers_are_counted_with_their_times():
     found = Blockers(20)
-    assert "nothing held the loop" in found.report()
+    assert "nothing blocked the loop" in found.report()
 
     def both():
         return "2 times" in found.report()
