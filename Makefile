@@ -59,11 +59,12 @@ check:  ## everything that is checked, part by part; FROM=part goes on at one; A
 test-under-load: $(VENV)/.built $(VENV)/.clients  ## the tests beside busy loops, stopped at random moments, SEED=number brings those back; ARGS as of test
 	SEED=$(SEED) $(BIN)/python -m tests.underload $(ARGS)
 
-lint: $(VENV)/.linted $(VENV)/.tested  ## ruff, mypy, cython-lint, uses without a new look, how mypy and pyright see the public types, and files of the forge
+lint: $(VENV)/.linted $(VENV)/.tested  ## ruff, mypy, cython-lint, uses without a new look, how mypy and pyright see the public types, files of the forge, and words
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint syncless
 	$(BIN)/python -m tests.switches
+	$(BIN)/python -m tests.prose
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -rs tests/test_typing.py tests/test_release.py
 
 $(VENV)/.documented: $(VENV)/.built

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def describe(tasklet: Tasklet[Any], stack: bool = True, waits: Waits | None = None) -> str:
-    """Describes a tasklet: its name, its state or the thing that it waits for and since when, the holder of
-    that thing, and its stack."""
+    """Describe a tasklet: its name, its state or the object that it waits for, the start of the wait, the
+    holder of that object, and its stack."""
     waits = waits or Waits()
     seconds = tasklet.waiting_seconds
     doing = tasklet.status if seconds is None else f"waits for {tasklet.waiting_for}, since {seconds:.3f} s"
@@ -50,8 +50,8 @@ def _format_circles(circles: list[list[Tasklet[Any]]], waits: Waits) -> str:
 
 
 def format_tasklets(loop: Loop | None = None, stacks: bool = True) -> str:
-    """All live tasklets of a loop (default: this thread's), oldest first, then each circle of tasklets that
-    wait for one another."""
+    """Return all live tasklets of a loop (default: this thread's), oldest first, then each circle of tasklets
+    that wait for one another."""
     waits = Waits()
     tasklets = (loop or current_loop()).tasklets()
     circles = [circle for circle in waits.circles() if not set(tasklets).isdisjoint(circle)]
@@ -59,8 +59,8 @@ def format_tasklets(loop: Loop | None = None, stacks: bool = True) -> str:
 
 
 def find_deadlocks() -> list[list[Tasklet[Any]]]:
-    """Circles of tasklets, in all threads, in which each tasklet waits for a lock that the next one holds, or
-    for its end.
+    """Return circles of tasklets, in all threads, in which each tasklet waits for a lock that the next one
+    holds, or for its end.
 
     A wait with a timeout does not count. A plain Lock in a circle could still be released by another tasklet.
     """
@@ -68,7 +68,8 @@ def find_deadlocks() -> list[list[Tasklet[Any]]]:
 
 
 def format_tree(loop: Loop | None = None) -> str:
-    """All live tasklets without stacks, each below its parent, or at the left if the parent has ended."""
+    """Return all live tasklets without stacks, each below its parent, or at the left if the parent has
+    ended."""
     tasklets = (loop or current_loop()).tasklets()
     alive = {tasklet.number for tasklet in tasklets}
     children: dict[int, list[Tasklet[Any]]] = {}
@@ -86,7 +87,7 @@ def format_tree(loop: Loop | None = None) -> str:
 
 
 def print_tasklets(file: TextIO | None = None) -> None:
-    """format_tasklets() of each thread on standard error, or into the file."""
+    """Print format_tasklets() of each thread to standard error, or to the file."""
     loops = all_loops()
     names = {thread.ident: thread.name for thread in threading._active.values()}  # type: ignore[attr-defined]
     for loop in loops:
@@ -95,8 +96,8 @@ def print_tasklets(file: TextIO | None = None) -> None:
 
 
 def longest_waits(request: Tasklet[Any]) -> list[Wait]:
-    """The longest waits of a request so far, at most 64, in the order of time: what it waited for, at which
-    line of the program, and for how long. Those of its first 20 ms have no line. Empty for other
+    """Return the longest waits of a request so far, at most 64, in the order of time: what it waited for, at
+    which line of the program, and for how long. Those of its first 20 ms have no line. Empty for other
     tasklets."""
     kept = recorded(request)
     return [] if kept is None else kept.kept()
@@ -109,8 +110,8 @@ _cpu_time: dict[Loop, CpuTime] = {}
 
 
 def measure_cpu(on: bool = True) -> None:
-    """Measures the CPU time of this thread's tasklets from now on, or stops; see Tasklet.cpu_seconds. It
-    costs a system call per switch."""
+    """Measure the CPU time of this thread's tasklets from now on, or stop; see Tasklet.cpu_seconds. It costs
+    a system call per switch."""
     loop = current_loop()
     if on and loop not in _cpu_time:
         _cpu_time[loop] = CpuTime()
@@ -134,7 +135,7 @@ def _log_deadlock(tasklets: list[Tasklet[Any]]) -> None:
 
 
 def report_deadlocks(report: Callable[[list[Tasklet[Any]]], object] | None = _log_deadlock) -> None:
-    """Reports tasklets that wait for one another forever, even while others run and servers listen.
+    """Report tasklets that wait for one another forever, even while others run and servers listen.
 
     This thread's loop calls `report(tasklets)` once for each deadlock. By default the logger "syncless.debug"
     shows the tasklets' names, waits and stacks. None stops the reports. Two things are reported: the circles
@@ -188,12 +189,12 @@ def _log(seconds: float, stack: str) -> None:
 
 
 def _log_bytecodes(bytecodes: int, tasklet: Tasklet[Any], stack: str) -> None:
-    _logger().warning("%s has run %d bytecodes without giving way:\n%s", tasklet.name, bytecodes, stack)
+    _logger().warning("%s has run %d bytecodes without yielding:\n%s", tasklet.name, bytecodes, stack)
 
 
 class BytecodeWatchdog:
     """Reports each turn of a tasklet of this thread that executes more than `bytecodes` bytecodes. The count
-    is repeatable, however busy the machine is::
+    is repeatable, regardless of the load of the machine::
 
         with BytecodeWatchdog(100_000):
             run_the_tests()
@@ -213,11 +214,11 @@ class BytecodeWatchdog:
         self.report(self._limit.limit, tasklet, "".join(traceback.format_stack(sys._getframe(1))))
 
     def start(self) -> None:
-        """Watches the calling thread from now on."""
+        """Start watching the calling thread."""
         self._limit.start()
 
     def stop(self) -> None:
-        """Stops watching; call it in the same thread. Harmless if it does not watch."""
+        """Stop watching; must be called in the same thread. Harmless if it does not watch."""
         self._limit.stop()
 
     def __enter__(self) -> BytecodeWatchdog:
@@ -236,7 +237,7 @@ class Watchdog:
             serve(app)
 
     `report(seconds, stack)` is called in that thread, once each time. The text ends with the C function that
-    holds the loop, if it is one, and with what would cure it. By default the logger "syncless.debug" warns.
+    holds the loop, if there is one, and a fix. By default the logger "syncless.debug" warns.
     """
 
     def __init__(self, milliseconds: float = 100, report: Callable[[float, str], object] = _log):
@@ -247,13 +248,13 @@ class Watchdog:
         self._watch: Watch | None = None
 
     def start(self) -> None:
-        """Watches the loop of the calling thread."""
+        """Watch the loop of the calling thread."""
         if self._watch is not None:
             raise RuntimeError("this watchdog is already running")
         self._watch = Watch(self.seconds, self._note)
 
     def stop(self) -> None:
-        """Stops watching. Harmless if it does not watch."""
+        """Stop watching. Harmless if it does not watch."""
         if self._watch is not None:
             self._watch.stop()
             self._watch = None

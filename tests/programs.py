@@ -11,7 +11,7 @@ from tests import prepared
 LONGEST = 180
 """Seconds after which a program hangs, however busy the machine is."""
 MAY_FORK = "ignore:This process:DeprecationWarning"  # programs fork on purpose while there are other threads
-SLOW = re.compile(r"^(?:Executing <.* took [\d.]+ seconds|waited .*; only this task was held up: .*)\n", re.M)
+SLOW = re.compile(r"^(?:Executing <.* took [\d.]+ seconds|waited .*; only this task was blocked: .*)\n", re.M)
 """What the debug mode of asyncio tells where the machine is busy."""
 
 SLOW_IMPORT = """

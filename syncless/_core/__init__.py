@@ -7,12 +7,12 @@ import sys
 
 if "t" in sys.abiflags:
     raise ImportError(
-        "syncless needs the GIL, and this Python is a free-threaded build, whatever PYTHON_GIL says: "
-        f"use the usual build of CPython {sys.version_info[0]}.{sys.version_info[1]}"
+        "syncless needs the GIL, but this Python is a free-threaded build (PYTHON_GIL changes nothing): "
+        f"use the standard build of CPython {sys.version_info[0]}.{sys.version_info[1]}"
     )
 
 if sys.version_info < (3, 10):  # noqa: UP036  a checkout is not installed by pip, which would refuse
-    raise ImportError(f"syncless needs Python 3.10 or newer, and this is {sys.version.split()[0]}")
+    raise ImportError(f"syncless needs Python 3.10 or newer, not {sys.version.split()[0]}")
 
 if importlib.util.find_spec("syncless._core.poll.poller") is None:
     folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -36,7 +36,7 @@ class Allowance:
         self._read_at = float("-inf")
 
     def processors(self) -> int:
-        """At least 1. A part of a processor counts as one."""
+        """Return the number of processors, at least 1. A part of a processor counts as one."""
         self._look()
         return self._processors
 
@@ -63,7 +63,7 @@ class Allowance:
         self._processors, self._memory, self._read_at = processors, memory, now
 
     def _quota(self, folder: str) -> tuple[int, int]:
-        """Microseconds of processor time in each period, and of the period; 0: there is no limit."""
+        """Return microseconds of processor time in each period, and of the period; 0: there is no limit."""
         quota, _, period = self._text(f"{folder}/cpu.max").partition(" ")
         if not quota:
             quota = self._text(f"{folder}/cpu.cfs_quota_us")
@@ -71,7 +71,8 @@ class Allowance:
         return _number(quota), _number(period)
 
     def _folders(self, controller: str) -> Iterator[str]:
-        """This process's group and those above it, as far as they can be seen here."""
+        """Yield the folders of this process's group and of the groups above it, as far as they are
+        visible."""
         groups = [line.split(":", 2) for line in self._text("/proc/self/cgroup").splitlines()]
         for line in self._text("/proc/self/mountinfo").splitlines():
             mount, _, system = line.partition(" - ")
@@ -89,7 +90,7 @@ class Allowance:
                 yield from _upwards(top, _below(root, path))
 
     def _text(self, path: str) -> str:
-        """Nothing if there is no such file."""
+        """Return the text of a file, or "" if it does not exist."""
         try:
             fd = _open(self._root + path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -106,12 +107,12 @@ class Allowance:
 
 
 def _number(text: str) -> int:
-    """0 for no number: "max", "-1", nothing."""
+    """Return the number in the text, or 0 if there is none ("max", "-1", "")."""
     return int(text) if text.isdecimal() else 0
 
 
 def _unescape(text: str) -> str:
-    """A field of mountinfo, where a space is \\040."""
+    """Return a field of mountinfo, where a space is \\040."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 
@@ -123,7 +124,7 @@ def _below(root: str, path: str) -> str:
 
 
 def _upwards(top: str, path: str) -> Iterator[str]:
-    """The folder of a group, and those above it up to `top`."""
+    """Yield the folder of a group, and those above it up to `top`."""
     path = path.rstrip("/")
     while path:
         yield top + path

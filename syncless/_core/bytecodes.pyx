@@ -54,7 +54,7 @@ cdef class BytecodeLimit(Observer):
 
     def __init__(self, int64_t limit, bint in_all=False):
         if limit < 1:
-            raise ValueError(f"a limit of {limit} bytecodes leaves nothing to run")
+            raise ValueError(f"the limit must be at least 1 bytecode, not {limit}")
         self.limit = self.left = limit
         self.in_all = in_all
         self.known = {}
@@ -70,10 +70,10 @@ cdef class BytecodeLimit(Observer):
         return 0
 
     def start(self) -> None:
-        """Counts in this thread from now on."""
+        """Count in this thread from now on."""
         cdef Loop loop = get_loop()
         if self.loop is not None:
-            raise RuntimeError("this limit is on already")
+            raise RuntimeError("this limit is already active")
         begin_counting(one_more, <PyObject*> loop, loop.limits is None)
         if FLAG_PER_GREENLET and not follows(loop):
             loop.observe(_Follower())

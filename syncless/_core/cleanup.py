@@ -1,4 +1,4 @@
-"""Whether the caller's code cleans up: then an interrupt waits for a lock that it needs, see
+"""Whether the caller's code cleans up: if so, an interrupt waits for a lock that it needs, see
 wait/sync/graces.pxi.
 
 Takes: the frames of the running tasklet. Gives: True if one of them is in a `finally` block, in `__exit__` or
@@ -44,7 +44,7 @@ def in_clean_up() -> bool:
 
 @lru_cache(4096)
 def final_instructions(code: CodeType) -> frozenset[int]:
-    """The offsets of those in `finally` blocks."""
+    """Return the offsets of those in `finally` blocks."""
     table: bytes = getattr(code, "co_exceptiontable", b"")
     if not (table if HAS_EXCEPTION_TABLES else SETUP_FINALLY in code.co_code[::2]):
         return frozenset()
@@ -72,8 +72,8 @@ def final_instructions(code: CodeType) -> frozenset[int]:
 
 
 def _handlers(code: CodeType, instructions: list[Any]) -> Iterator[Container[int]]:
-    """The offsets of each exception handler's instructions: those from which an exception leads to its end,
-    at once or through handlers inside it."""
+    """Yield the offsets of the instructions of each exception handler: those from which an exception leads
+    to its end, directly or through inner handlers."""
     import dis
 
     leads: dict[int, int] = {}

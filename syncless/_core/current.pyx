@@ -1,4 +1,4 @@
-"""The running tasklet: its actions (it asks for itself, sleeps, gives way, parks), and its waits for a
+"""The running tasklet: its actions (it asks for itself, sleeps, yields, parks), and its waits for a
 descriptor or in the queue of an object. current.pxd says which door to a wait to use when.
 
 A wait puts the tasklet into a wait queue, parks it, and takes it out again if it was not woken. So when one
@@ -27,7 +27,7 @@ from syncless._core.wait.waitqueue cimport WaitQueue, is_queued, queue_add, queu
 from syncless._core import nonblockingtext
 
 cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline) except -1:
-    """Parks the running tasklet in the queue, which lives in `on`. As park(): WOKEN, TIMED_OUT or what was
+    """Park the running tasklet in the queue, which lives in `on`. As park(): WOKEN, TIMED_OUT or what was
     thrown.
 
     When it raises, the tasklet's `handed_over` says whether it had been woken: the waker counts on it.
@@ -48,7 +48,7 @@ cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline)
 
 
 cdef int wait_fd(Loop loop, int fd, int bit, int64_t deadline, const char* why, object on) except -1:
-    """Parks until the descriptor is ready. The caller has just met EAGAIN, and tells the table to forget the
+    """Park until the descriptor is ready. The caller has just met EAGAIN, and tells the table to forget the
     descriptor when it closes it."""
     cdef FdEntry* entry
     cdef BaseTasklet tasklet = loop.current
@@ -67,7 +67,7 @@ cdef int wait_fd(Loop loop, int fd, int bit, int64_t deadline, const char* why, 
 
 
 cdef int wait_foreign_fd(Loop loop, int fd, int bits, int64_t deadline) except -1:
-    """Parks until a descriptor that somebody else may close or change is ready: armed for this wait only.
+    """Park until a descriptor that somebody else may close or change is ready: armed for this wait only.
     OSError (EBADF) if a function of the patch closes it meanwhile."""
     cdef uint16_t closed = loop.fds.entry(fd).closed
     cdef int outcome
@@ -85,36 +85,35 @@ cdef int wait_foreign_fd(Loop loop, int fd, int bits, int64_t deadline) except -
 
 
 def wait_readable(fd, timeout=None) -> bool:
-    """Parks the tasklet until the descriptor (an int or an object with fileno()) can be read without
-    blocking.
+    """Park the tasklet until the descriptor (an int or an object with fileno()) can be read without blocking.
 
-    `timeout` in seconds; None waits for ever. Returns False when it passed. The descriptor may belong to
-    anybody.
+    `timeout` is in seconds; None waits forever. Return False after the timeout. The descriptor need not be a
+    socket of syncless.
     """
     cdef int number = fd if isinstance(fd, int) else fd.fileno()
     return wait_foreign_fd(get_loop(), number, READ, deadline_after(timeout)) == WOKEN
 
 
 def wait_writable(fd, timeout=None) -> bool:
-    """Parks the tasklet until the descriptor can be written without blocking; see wait_readable()."""
+    """Park the tasklet until the descriptor can be written without blocking; see wait_readable()."""
     cdef int number = fd if isinstance(fd, int) else fd.fileno()
     return wait_foreign_fd(get_loop(), number, WRITE, deadline_after(timeout)) == WOKEN
 
 
 def current() -> BaseTasklet | None:
-    """The running tasklet. That is the main tasklet for code that was not spawned, and None in a callback of
-    the loop."""
+    """Return the running tasklet. That is the main tasklet for code that was not spawned, and None in a
+    callback of the loop."""
     return get_loop().current
 
 
 def tasklets() -> list:
-    """All live tasklets of this thread, oldest first."""
+    """Return all live tasklets of this thread, oldest first."""
     return get_loop().tasklets()
 
 
 cpdef bint may_park() noexcept:
-    """Whether the caller is a tasklet, which parks; False at the base of the loop, and in a thread without a
-    loop, which blocks."""
+    """Return whether the caller is a tasklet, which parks; False at the base of the loop, and in a thread
+    without a loop, which blocks."""
     cdef Loop loop = peek_loop()
     return loop is not None and loop.current is not None
 
@@ -185,8 +184,8 @@ cdef int end_still(Loop loop, BaseTasklet me, uint64_t before) except -1:
 
 
 cpdef object next_thrown():
-    """The first exception that was thrown at the current tasklet and is not raised yet, which the caller
-    raises; or None."""
+    """Return the first exception that was thrown at the current tasklet and is not raised yet, which the
+    caller raises; or None."""
     cdef BaseTasklet me = peek_loop().current if may_park() else None
     return None if me is None or me.pending is None or me.shielded else next_pending(me)
 
@@ -212,8 +211,7 @@ cdef class ThrownHere:
 
 
 def sleep(seconds=0) -> None:
-    """Parks the tasklet for that many seconds (int or float). With 0 it only lets other ready tasklets
-    run."""
+    """Park the tasklet for that many seconds (int or float). 0 only yields to other ready tasklets."""
     cdef Loop loop = get_loop()
     cdef int64_t deadline
     if seconds == 0:
@@ -229,7 +227,7 @@ cdef const char* IN_PARK = "wake()"
 
 
 def park(str why="wake()", timeout=None):
-    """Stops the current tasklet until wake(tasklet, value); returns (True, value), or (False, None) after
+    """Stop the current tasklet until wake(tasklet, value). Return (True, value), or (False, None) after
     `timeout` seconds."""
     cdef Loop loop = get_loop()
     cdef BaseTasklet tasklet = loop.current
@@ -242,7 +240,7 @@ def park(str why="wake()", timeout=None):
 
 
 def wake(BaseTasklet tasklet not None, value=None) -> bool:
-    """Wakes a tasklet that waits in park(), with a value. May be called in any thread. Returns False if the
+    """Wake a tasklet that waits in park(), with a value. May be called in any thread. Return False if the
     tasklet does not wait there."""
     if tasklet.why != IN_PARK:
         return False                    # a waiter for a lock or a socket must not go on without it

@@ -12,16 +12,17 @@ from syncless._core import nonblockingtext
 
 
 class TaskletExit(SystemExit):
-    """Ends the tasklet in which it is raised, quietly (Stackless Python's name). Raised by Tasklet.kill()."""
+    """Ends the tasklet in which it is raised, without a report (Stackless Python's name). Tasklet.kill()
+    raises it."""
 
 
 class TaskletKilled(Exception):
-    """Raised by Tasklet.result() when the tasklet was killed and so has no result."""
+    """Raised by Tasklet.result() when the tasklet was killed, so that it has no result."""
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether it may be Ctrl-C's: a KeyboardInterrupt while the interpreter's own handler, which raises it
-    anywhere, is the one of SIGINT. Where another one is, only the program's code raises it."""
+    """Return whether it may be Ctrl-C's: a KeyboardInterrupt while the interpreter's own handler, which
+    raises it anywhere, is the one of SIGINT. Where another one is, only the program's code raises it."""
     return isinstance(error, KeyboardInterrupt) and getsignal(SIGINT) is default_int_handler
 
 
@@ -30,8 +31,8 @@ _handler: _ErrorHandler | None = None
 
 
 def set_error_handler(handler: _ErrorHandler | None) -> _ErrorHandler | None:
-    """`handler(where, exception)` is told of each exception that ended a tasklet; None prints it to stderr.
-    Returns the last one."""
+    """Call `handler(where, exception)` for each exception that ends a tasklet; None prints it to stderr.
+    Return the previous handler."""
     global _handler
     previous, _handler = _handler, handler
     return previous
@@ -42,7 +43,7 @@ def has_error_handler() -> bool:
 
 
 def tell_uncaught(where: object, error: BaseException) -> None:
-    """`where` is a tasklet, a callback, or words."""
+    """Report an uncaught exception. `where` is a tasklet, a callback, or words."""
     try:
         if _handler is not None:
             _handler(where, error)

@@ -36,7 +36,7 @@ cdef BaseTasklet watcher = None     # that tasklet
 
 
 cdef uint64_t any_of(uint64_t count) noexcept:
-    """A number below the count: xorshift64*."""
+    """Return a number below the count: xorshift64*."""
     global state, decisions, digest
     cdef uint64_t chosen
     state ^= state >> 12
@@ -71,11 +71,11 @@ cdef int woken(BaseTasklet tasklet) except -1:
 
 
 def next_woken():
-    """Waits until the seed chooses a tasklet that has just been woken, and returns it before it runs."""
+    """Wait until the seed chooses a tasklet that has just been woken, and returns it before it runs."""
     global watcher
     cdef Scheduler loop = get_loop()
     if watcher is not None:
-        raise RuntimeError("another tasklet is in next_woken() already")
+        raise RuntimeError("another tasklet is already in next_woken()")
     watcher = loop.current
     try:
         loop.park("a wake-up", None, NEVER)
@@ -85,7 +85,7 @@ def next_woken():
 
 
 def explore(uint64_t seed) -> None:
-    """Explores from now on; 0: no more."""
+    """Explore from now on; 0: no more."""
     global state, decisions, digest, first_one_in, woken_one_in
     state = seed * <uint64_t> 0x9E3779B97F4A7C15
     decisions = digest = 0
@@ -100,5 +100,5 @@ def explore(uint64_t seed) -> None:
 
 
 def explored() -> tuple:
-    """How many decisions there were since explore(), and a number that stands for all of them."""
+    """Return how many decisions there were since explore(), and a number that stands for all of them."""
     return decisions, digest

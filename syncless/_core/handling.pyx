@@ -1,4 +1,4 @@
-"""Who is the main thread, and the handlers of signals, which that calls on top of what it waits for.
+"""The main thread, and the handlers of signals, which it calls on top of its wait.
 
 Takes: a handler that the interpreter calls wherever the OS thread is. Gives: a call of it that is in all
 respects the main tasklet's. Next to read: patches/signals.py, which replaces signal.signal.
@@ -8,7 +8,7 @@ identity, its values in threading.local, its context variables, its RLocks, and 
 main thread goes on when the handler has returned. Danger: here the OS thread may be in any tasklet, or in the
 loop, when the signal comes. Decision: the main tasklet's carrier is switched to, and the handler is called
 there, above the wait. The wait itself stays: the main tasklet is COVERED, still stands in its queue and has
-its deadline; a wake-up is noted, and it goes on with it when the handler has returned. What runs on top is a
+its deadline; a wake-up is noted, and it goes on with it when the handler has returned. The code on top is a
 tasklet of its own, so it may wait, be interrupted by another signal, and fork. The tasklet in which the
 signal came is the next to run, before anything else, unless the handler waits. Price: two switches for a
 signal, nothing for other waits. Guarded by tests/patches/test_signal_handlers.py.
@@ -51,15 +51,15 @@ class Signal(BaseException):
 
 
 def main_tasklet() -> BaseTasklet | None:
-    """The tasklet that is the interpreter's main thread: signals are its affair. In the child of a fork that
-    is the tasklet that forked. None in any other OS thread."""
+    """Return the tasklet that is the interpreter's main thread: signals are its affair. In the child of a
+    fork that is the tasklet that forked. None in any other OS thread."""
     cdef Loop loop = get_loop()
     return main_of(loop) if loop.hears_signals else None
 
 
 def is_main_thread() -> bool:
-    """Whether this is code of the main tasklet: its own, a handler's, a callback's of the asyncio loop that
-    it runs; or of the loop itself."""
+    """Return whether this is code of the main tasklet: its own, a handler's, a callback's of the asyncio loop
+    that it runs; or of the loop itself."""
     cdef Loop loop = peek_loop()
     cdef BaseTasklet me
     if loop is None:
@@ -158,7 +158,7 @@ cdef class OnTop(Tasklet):
         return (<Tasklet> below).owner_of_locks() if isinstance(below, Tasklet) else below
 
     cdef PyGreenlet* run_on_top(self) except? NULL:
-        """On the carrier of `below`, in the midst of its wait. Returns the carrier that comes next, as
+        """On the carrier of `below`, in the midst of its wait. Return the carrier that comes next, as
         _next_carrier() does."""
         cdef Loop loop = <Loop> self.loop
         cdef BaseTasklet below = self.below, before = self.before
@@ -221,7 +221,7 @@ cdef class OnTop(Tasklet):
 
 
 cdef object waiting_frame(object innermost):
-    """The program's frame that waits: functions of ours stand in for C functions, which have none."""
+    """Return the program's frame that waits: functions of ours stand in for C functions, which have none."""
     frame = innermost
     while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "syncless":
         frame = frame.f_back

@@ -86,7 +86,8 @@ cdef class Watcher(Runnable):
         return 0
 
     cdef bint has_an_end(self) except -1:
-        """Whether a deadline or a tasklet will end it, also if no event of the descriptor ever comes."""
+        """Return whether a deadline or a tasklet will end it, also if no event of the descriptor ever
+        comes."""
         return True
 
 
@@ -140,7 +141,7 @@ cdef class Loop(Scheduler):
         return 0
 
     def take_wakeup_fd(self) -> int:
-        """Makes the interpreter wake this loop when a signal comes; returns the descriptor that somebody else
+        """Make the interpreter wake this loop when a signal comes; return the descriptor that somebody else
         has set for it, or -1."""
         previous = _set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
         return -1 if previous == self.poller.wake_fd else previous
@@ -234,7 +235,7 @@ cdef class Loop(Scheduler):
         return 0
 
     cdef int check_watchers(self) except -1:
-        """Reports what nothing would end if no event came any more; once each."""
+        """Report what nothing would end if no event came any more; once each."""
         for watcher in self.fds.watchers():
             if not (<Watcher> watcher).has_an_end() and watcher not in self.endless:
                 self.endless.add(watcher)
@@ -242,7 +243,7 @@ cdef class Loop(Scheduler):
         return 0
 
     cdef int before_poll(self, Runnable item) except -1:
-        """Runs the item before the loop next looks at descriptors."""
+        """Run the item before the loop next looks at descriptors."""
         if self.pre_poll_count == self.pre_poll_capacity:
             self.pre_poll = <PyObject**> doubled(
                 self.pre_poll, &self.pre_poll_capacity, sizeof(PyObject*), 16)
@@ -252,7 +253,7 @@ cdef class Loop(Scheduler):
         return 0
 
     cdef int run_before_poll(self) except -1:
-        """Runs what must be done before a poll."""
+        """Run what must be done before a poll."""
         cdef Py_ssize_t i = 0
         cdef PyObject* item
         while i < self.pre_poll_count:                # the list may grow meanwhile
@@ -281,7 +282,7 @@ cdef class Loop(Scheduler):
         return 0
 
     def interrupt(self, exception) -> bool:
-        """Raises the exception at the present or next wait of the main tasklet. False if one of its type is
+        """Raise the exception at the present or next wait of the main tasklet. False if one of its type is
         under way there already."""
         if is_thrown(main_of(self), type(exception)):
             return False
@@ -321,16 +322,17 @@ cdef class Loop(Scheduler):
     @timer_slack.setter
     def timer_slack(self, seconds: float) -> None:
         if not 0 <= seconds <= 1:
-            raise ValueError(f"timer_slack={seconds!r}: give seconds from 0 to 1")
+            raise ValueError(f"timer_slack must be from 0 to 1 seconds, not {seconds!r}")
         self.slack = <int64_t> (seconds * 1e9)
 
     def hopeless(self) -> bool:
-        """Whether all that wait wait for one another. Another thread, or a signal's handler, may know
+        """Return whether all that wait wait for one another. Another thread, or a signal's handler, may know
         better."""
         return self.ready.count == 0 and self.parked_count > 0 and not self.may_wake(0, True)
 
     def held_for(self) -> float:
-        """Seconds since it last looked for events; 0 while it sleeps until one comes. From any thread."""
+        """Return seconds since it last looked for events; 0 while it sleeps until one comes. From any
+        thread."""
         return 0.0 if self.polling or self.closed else max(0, monotonic_ns() - self.clock.polled_at) / 1e9
 
     def census(self) -> dict:

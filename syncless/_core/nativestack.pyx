@@ -113,8 +113,8 @@ cdef extern from *:
         return n > 0 ? n : 0;
     }
 
-    /* Asks the thread, for at most a second: on a busy machine it may not run at once. Returns how many
-       frames there are; -1: no answer. */
+    /* Asks the thread, for at most a second: on a busy machine it may not run at once. Return how many
+       frames there are; -1: no response. */
     static int syncless_ask(unsigned long thread) {
         struct sigaction ours, before;
         struct timespec pause = {0, 500000};
@@ -229,8 +229,8 @@ cdef extern from *:
 
 
 def native_stack(unsigned long thread, int number) -> list | None:
-    """The C functions that another thread is in, the innermost first: (name or None, path of the file).
-    `thread` and `number` are what threading.get_ident() and get_native_id() say in it.
+    """Return the C functions that another thread is in, the innermost first: (name or None, path of the
+    file). `thread` and `number` are what threading.get_ident() and get_native_id() say in it.
 
     Empty if it is in the interpreter itself. None if that cannot be found out: this system does not tell, the
     program has a handler of SIGURG, or another stack is being read.

@@ -66,7 +66,7 @@ _open_texts: weakref.WeakSet[NonblockingText] = weakref.WeakSet()
 
 
 def is_plain(stream: Any) -> bool:
-    """Whether text that is written to the stream goes to a descriptor, and nowhere else."""
+    """Return whether text that is written to the stream goes to a descriptor, and nowhere else."""
     if type(stream) is not io.TextIOWrapper:
         return False
     buffer = stream.buffer
@@ -152,7 +152,7 @@ class NonblockingText:
         return True
 
     def _write_now(self, data: bytes) -> int:
-        """How many bytes have been written, or will never be, without waiting."""
+        """Return how many bytes have been written, or will never be, without waiting."""
         done = 0
         try:
             self._look()
@@ -185,7 +185,7 @@ class NonblockingText:
         return done
 
     def _look(self) -> None:
-        """Opens our own way to the stream's file, if it is another one than last time."""
+        """Open our own way to the stream's file, if it is another one than last time."""
         fd = self.stream.fileno()
         found = _fstat(fd)
         file = found.st_dev, found.st_ino
@@ -233,7 +233,9 @@ class NonblockingText:
                 self._held = 0
                 if self._dropped:
                     dropped, self._dropped = self._dropped, 0
-                    self._write_all(f"syncless: nobody read this; {dropped} lines are dropped\n".encode())
+                    self._write_all(
+                        f"syncless: this stream was not read; {dropped} lines were dropped\n".encode()
+                    )
             finally:
                 self._token.append(None)
             if not self._waiting or not self._take():
@@ -258,14 +260,14 @@ class NonblockingText:
         return bool(self._waiting) or not self._token
 
     def drain(self, seconds: float = LAST_SECONDS) -> None:
-        """Waits until all is written, for at most `seconds`. Holds the thread; in a server, sleep() while it
+        """Wait until all is written, for at most `seconds`. Holds the thread; in a server, sleep() while it
         is `pending`."""
         ends = _monotonic() + seconds
         while self.pending and _monotonic() < ends:
             _sleep(0.005)
 
     def close(self) -> None:
-        """Gives our descriptor back, unless the thread still waits there. The stream is its owner's to
+        """Give our descriptor back, unless the thread still waits there. The stream is its owner's to
         close."""
         look()
         if self._take():
@@ -298,8 +300,8 @@ _standard: dict[str, NonblockingText] = {}
 
 
 def standard(name: str) -> Any:
-    """sys.stdout or sys.stderr as a stream on which writing never waits; the very object where it is no plain
-    file, or None."""
+    """Return sys.stdout or sys.stderr as a stream on which writing never waits, or the object itself if it
+    has no plain descriptor, or None."""
     stream = getattr(sys, name)
     if not is_plain(stream):
         return stream
@@ -310,7 +312,7 @@ def standard(name: str) -> Any:
 
 
 def drain(seconds: float = LAST_SECONDS) -> None:
-    """Waits for the last lines of all of them, for at most `seconds`."""
+    """Wait for the last lines of all of them, for at most `seconds`."""
     ends = _monotonic() + seconds
     for text in list(_open_texts):
         text.drain(ends - _monotonic())

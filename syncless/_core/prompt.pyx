@@ -75,7 +75,7 @@ def install(wait) -> bool:
 
 
 def remove() -> None:
-    """Takes the hook away, if it is this one."""
+    """Take the hook away, if it is this one."""
     global _wait, PyOS_InputHook
     if is_ours():
         PyOS_InputHook = NULL

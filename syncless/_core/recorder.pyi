@@ -7,7 +7,7 @@ class WaitRecorder(Recorder):
     @property
     def number(self) -> int: ...
     def kept(self) -> list[Wait]:
-        """The longest waits, as Wait, in the order of time."""
+        """Return the longest waits, as Wait, in the order of time."""
     @property
     def waited_seconds(self) -> float:
         """In all waits."""
@@ -16,11 +16,11 @@ class WaitRecorder(Recorder):
         """In the ready queue."""
 
 def recorded(tasklet: Tasklet[object]) -> WaitRecorder | None:
-    """What it keeps of its waits; a tasklet that is no request has nothing."""
+    """Return the recorder of its waits; None for a tasklet that is not a request."""
 
 def set_purpose(purpose: str | None) -> str | None:
     """What the next waits of the running tasklet are for, if it records them: words that stand for a socket's
-    peer. Returns those before, which the caller sets again."""
+    peer. Return those before, which the caller sets again."""
 
 class Tracer(Observer):
     """Tracer(most): start() and stop() in the thread whose tasklets it follows; it keeps `most` spans."""

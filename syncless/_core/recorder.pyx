@@ -305,14 +305,14 @@ cdef class WaitRecorder(Recorder):
         return found
 
     cdef int forget(self) noexcept:
-        """Drops what is kept."""
+        """Drop what is kept."""
         while self.count:
             self.count -= 1
             drop_found(&self.waits[self.count])
         return 0
 
     def kept(self) -> list:
-        """The longest waits, as Wait, in the order of time."""
+        """Return the longest waits, as Wait, in the order of time."""
         cdef int i
         found = [as_wait(&self.waits[i]) for i in range(self.count)]
         found.sort(key=lambda wait: wait.since)
@@ -330,8 +330,8 @@ cdef class WaitRecorder(Recorder):
 
 
 cdef str time_went(BaseTasklet tasklet, int64_t since):
-    """The end of a sentence about a deadline: for what a request has waited most since then (ns); "" for
-    another tasklet."""
+    """Return the end of a sentence about a deadline: for what a request has waited most since then (ns); ""
+    for another tasklet."""
     if tasklet.recorder is None:
         return ""
     waits = (<WaitRecorder> tasklet.recorder).kept()
@@ -339,13 +339,13 @@ cdef str time_went(BaseTasklet tasklet, int64_t since):
 
 
 def recorded(BaseTasklet tasklet not None) -> WaitRecorder | None:
-    """What it keeps of its waits; a tasklet that is no request has nothing."""
+    """Return the recorder of its waits; None for a tasklet that is not a request."""
     return tasklet.recorder
 
 
 def set_purpose(purpose: str | None) -> str | None:
     """What the next waits of the running tasklet are for, if it records them: words that stand for a socket's
-    peer. Returns those before, which the caller sets again."""
+    peer. Return those before, which the caller sets again."""
     cdef BaseTasklet tasklet = get_loop().current
     if tasklet is None or tasklet.recorder is None:
         return None

@@ -120,7 +120,7 @@ cdef class Meeting:
 
 cdef class StandIn(BaseTasklet):
     cdef int taken(self, object value) except -1:
-        """It is woken with the value. Returns 1, or 0 if the tasklet does not wait any more."""
+        """It is woken with the value. Return 1, or 0 if the tasklet does not wait any more."""
         return 0
 
     cdef bint stands(self) noexcept:
@@ -146,26 +146,26 @@ cdef class Scheduler:
         return 0
 
     cdef int deliver(self) except -1:
-        """Delivers one of the events that the last poll brought; False if there is none. Loop knows how."""
+        """Deliver one of the events that the last poll brought; False if there is none. Loop knows how."""
         return False
 
     cdef int poll(self) except -1:
-        """Waits for something to do, if nothing is ready. Loop knows how."""
+        """Wait for something to do, if nothing is ready. Loop knows how."""
         raise NotImplementedError("a Scheduler alone cannot wait")
 
     cdef int rouse(self) except -1:
-        """Wakes the loop that sleeps in poll(), from another thread. Loop knows how."""
+        """Wake the loop that sleeps in poll(), from another thread. Loop knows how."""
         return 0
 
     cdef int push(self, object item) except -1:
-        """Puts a Runnable at the end of the ready queue. From any thread that holds the GIL."""
+        """Put a Runnable at the end of the ready queue. From any thread that holds the GIL."""
         add_last(&self.ready, item)
         if self.polling:
             self.rouse()
         return 0
 
     cdef int push_first(self, object item) except -1:
-        """Puts it before all others."""
+        """Put it before all others."""
         add_first(&self.ready, item)
         if self.polling:
             self.rouse()
@@ -174,9 +174,9 @@ cdef class Scheduler:
     # -- the seam: park and wake -----------------------------------------------------------------------------
 
     cdef int park(self, const char* why, object on, int64_t deadline) except -1:
-        """Stops the running tasklet until wake(), throw() or the deadline (ns of the monotonic clock; NEVER).
+        """Stop the running tasklet until wake(), throw() or the deadline (ns of the monotonic clock; NEVER).
 
-        Returns WOKEN, with the value in tasklet.value, or TIMED_OUT; raises what was thrown. A caller
+        Return WOKEN, with the value in tasklet.value, or TIMED_OUT; raise what was thrown. A caller
         that has registered the tasklet somewhere takes it out again when this raises or times out.
         """
         cdef BaseTasklet tasklet = self.current
@@ -210,7 +210,7 @@ cdef class Scheduler:
         return failed() if outcome < 0 else tasklet.outcome
 
     cdef int wake(self, BaseTasklet tasklet, object value) except -1:
-        """Lets a parked tasklet go on with `value`. Returns 1, or 0 if it does not wait (any more). From any
+        """Let a parked tasklet go on with `value`. Return 1, or 0 if it does not wait (any more). From any
         thread."""
         if tasklet.state != PARKED:
             return wake_indirectly(tasklet, value)
@@ -224,9 +224,9 @@ cdef class Scheduler:
         return 1
 
     cdef int throw(self, BaseTasklet tasklet, object exception) except -1:
-        """Raises the exception (or what a Thrown holds) where the tasklet stopped, when its turn comes; in
+        """Raise the exception (or what a Thrown holds) where the tasklet stopped, when its turn comes; in
         the running one at its next wait. Earlier ones come first; each wait raises one of them.
-        Returns 0 if the tasklet has ended.
+        Return 0 if the tasklet has ended.
         """
         if tasklet.state == DONE:
             return 0
@@ -238,7 +238,7 @@ cdef class Scheduler:
         return 1
 
     cdef int yield_(self) except -1:
-        """Lets the others that are ready run first."""
+        """Let the others that are ready run first."""
         cdef BaseTasklet tasklet = self.current
         if tasklet is None:
             raise RuntimeError(
@@ -290,7 +290,7 @@ cdef class Scheduler:
         return 0
 
     cdef int drop_pending(self, BaseTasklet tasklet) except -1:
-        """The tasklet ends before it has raised what was thrown at it. That came too late, but for what is
+        """The tasklet ends before it has raised what was thrown at it. That came too late, except for what is
         meant for the program."""
         while tasklet.pending is not None:
             exception = next_pending(tasklet)
@@ -333,7 +333,7 @@ cdef class Scheduler:
 
     cdef PyGreenlet* _interrupted(self, BaseTasklet tasklet) except? NULL:
         """The carrier got an exception instead of being switched to: it ends, or has a call to make in the
-        midst of the wait. Returns what _next_carrier() does."""
+        midst of the wait. Return what _next_carrier() does."""
         cdef BaseTasklet call = self.comes_on_top
         if call is None:
             self._switch_failed(tasklet)
@@ -359,7 +359,7 @@ cdef class Scheduler:
     # -- live tasklets ---------------------------------------------------------------------------------------
 
     cdef void adopt(self, BaseTasklet tasklet) noexcept:
-        """Puts the tasklet on the list of live ones."""
+        """Put the tasklet on the list of live ones."""
         global syncless_serial
         tasklet.loop = self
         if tasklet.serial == 0:
@@ -371,14 +371,14 @@ cdef class Scheduler:
         self.live_count += 1
 
     cdef void release(self, BaseTasklet tasklet) noexcept:
-        """Takes the tasklet off the list; one that is not on it is left alone."""
+        """Take the tasklet off the list; one that is not on it is left alone."""
         if tasklet.life.owner == NULL:
             return
         remove(&self.live, &tasklet.life)
         self.live_count -= 1
 
     def tasklets(self) -> list:
-        """All live tasklets of this thread, oldest first."""
+        """Return all live tasklets of this thread, oldest first."""
         cdef Node* one = self.live.first
         found = []
         while one != NULL:
@@ -389,7 +389,7 @@ cdef class Scheduler:
     # -- failure and end -------------------------------------------------------------------------------------
 
     cdef int report(self, object where, BaseException error) except -1:
-        """Tells somebody of an exception that nobody caught. KeyboardInterrupt and SystemExit go to the main
+        """Tell somebody of an exception that nobody caught. KeyboardInterrupt and SystemExit go to the main
         tasklet instead."""
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             return self.throw(main_of(self), error)
@@ -398,7 +398,7 @@ cdef class Scheduler:
 
 
 cdef int wake_indirectly(BaseTasklet tasklet, object value) except -1:
-    """A tasklet that is not PARKED. Returns what wake() does."""
+    """A tasklet that is not PARKED. Return what wake() does."""
     if tasklet.state == STANDS_IN:
         return (<StandIn> tasklet).taken(value)
     if tasklet.state != COVERED:
@@ -410,8 +410,7 @@ cdef int wake_indirectly(BaseTasklet tasklet, object value) except -1:
 
 
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
-    """Gives the thread to the next ready tasklet or to a leader; returns when this tasklet's turn has
-    come."""
+    """Give the thread to the next ready tasklet or to a leader; return when this tasklet's turn has come."""
     cdef PyGreenlet* carrier
     cdef PyObject* returned
     if tasklet.state != RUNNING:
@@ -451,7 +450,7 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
 
 
 cdef int step(Scheduler self) except -1:
-    """One step of a carrier: one event, one turn, or the wait for more. Returns 1 if the loop is closed."""
+    """One step of a carrier: one event, one turn, or the wait for more. Return 1 if the loop is closed."""
     if self.closed:
         return 1
     self.current = None
@@ -463,7 +462,7 @@ cdef int step(Scheduler self) except -1:
 
 
 cdef int step_failed(Scheduler self) except -1:
-    """Returns 1 if the carrier ends."""
+    """Return 1 if the carrier ends."""
     try:
         return failed()
     except GreenletExit:

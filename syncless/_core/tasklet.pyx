@@ -1,4 +1,4 @@
-"""Tasklet: a function that runs beside others in one thread and gives way whenever it waits. Built on
+"""Tasklet: a function that runs beside others in one thread and yields whenever it waits. Built on
 loop.pyx.
 
 Also how tasklets come to be (spawn() and spawn_in(), and the main tasklet of each thread; the kinds that are
@@ -73,8 +73,8 @@ cdef str _states(int state):
 
 
 cdef class Tasklet(BaseTasklet):
-    """Tasklet(function, *args, **kwargs)\n--\n\nA function that runs beside others: made by spawn(), it
-    starts when the current tasklet waits or ends.
+    """Tasklet(function, *args, **kwargs)\n--\n\nA function that runs concurrently with others. spawn() makes
+    it; it starts when the current tasklet waits or ends.
 
     An exception that leaves the function is reported with its traceback and ends this tasklet only; result()
     raises it. KeyboardInterrupt and SystemExit are raised in the main tasklet instead.
@@ -141,7 +141,7 @@ cdef class Tasklet(BaseTasklet):
         return self.finish(loop)
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
-        """Calls its function. Returns a new reference; NULL if it raises, and no line of this file is then in
+        """Call its function. Return a new reference; NULL if it raises, and no line of this file is then in
         the traceback."""
         return PyObject_Call(
             <PyObject*> self.function, <PyObject*> self.args,
@@ -185,7 +185,7 @@ cdef class Tasklet(BaseTasklet):
         return self.tell(loop)
 
     cdef int tell(self, Scheduler loop) except -1:
-        """Tells those who wait that it has ended."""
+        """Tell those who wait that it has ended."""
         wake_all(&self.joiners)
         if self.callbacks is not None:
             callbacks, self.callbacks = self.callbacks, None
@@ -202,7 +202,7 @@ cdef class Tasklet(BaseTasklet):
     # -- waiting for it --------------------------------------------------------------------------------------
 
     def join(self, timeout=None) -> bool:
-        """Waits until the tasklet has ended, at most `timeout` seconds. Returns whether it has."""
+        """Wait until the tasklet has ended, for at most `timeout` seconds. Return whether it has."""
         cdef int64_t deadline
         if self.state == DONE:
             return True
@@ -215,9 +215,9 @@ cdef class Tasklet(BaseTasklet):
         return self.state == DONE
 
     def result(self, timeout=None):
-        """Waits for the end and returns what the function returned, or raises what it raised.
+        """Wait for the end; return the function's result, or raise its exception.
 
-        TaskletKilled if it was killed, TimeoutError after `timeout` seconds.
+        Raise TaskletKilled if the tasklet was killed, TimeoutError after `timeout` seconds.
         """
         if not self.join(timeout):
             raise TimeoutError(f"{self!r} has not ended within {timeout} s")
@@ -228,61 +228,60 @@ cdef class Tasklet(BaseTasklet):
         raise self._exception
 
     def exception(self, timeout=None):
-        """Waits for the end and returns the exception that ended the tasklet, or None. TimeoutError after
+        """Wait for the end and return the exception that ended the tasklet, or None. Raise TimeoutError after
         `timeout` seconds."""
         if not self.join(timeout):
             raise TimeoutError(f"{self!r} has not ended within {timeout} s")
         return self._exception
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
         return self.state == DONE
 
     ready = done
 
     def add_done_callback(self, callback) -> None:
-        """`callback(tasklet)` is called once it has ended; at once if it has. It must not block; its errors
-        are reported."""
+        """Call `callback(tasklet)` once the tasklet has ended; immediately if it has. The callback must not
+        block; its errors are reported."""
         if self.state == DONE:
             self._call_back(self.loop, callback)
         else:
             self.callbacks = with_callback(self.callbacks, callback)
 
     def remove_done_callback(self, callback) -> int:
-        """Removes the callback; returns how often it was registered."""
+        """Remove the callback. Return how often it was registered."""
         return drop_callback(self.callbacks, callback)
 
     link, unlink = add_done_callback, remove_done_callback
 
     def link_value(self, callback) -> None:
-        """As add_done_callback(), if its function returns."""
+        """Like add_done_callback(), but only if the function returns."""
         self.add_done_callback(_Link(callback, True))
 
     def link_exception(self, callback) -> None:
-        """As add_done_callback(), if its function raises; also when it is killed."""
+        """Like add_done_callback(), but only if the function raises, or the tasklet is killed."""
         self.add_done_callback(_Link(callback, False))
 
     def successful(self) -> bool:
-        """Whether its function has returned."""
+        """Return whether its function has returned."""
         return self.state == DONE and self._exception is None
 
     def set_switch_hook(self, hook) -> None:
-        """hook(True) is called before the tasklet gives way to others, hook(False) before it goes on. The
-        hook must not wait. None removes it."""
+        """Call hook(True) before the tasklet yields to others, hook(False) before it resumes. The hook must
+        not wait. None removes it."""
         self.switch_hook = hook
 
     # -- ending it -------------------------------------------------------------------------------------------
 
     def kill(self, exception=TaskletExit, block=True, timeout=None) -> bool:
-        """Raises the exception (class or instance) in the tasklet, where it waits. A tasklet that has not
+        """Raise the exception (class or instance) in the tasklet, where it waits. A tasklet that has not
         started never runs.
 
-        With `block`, waits until the tasklet has ended, at most `timeout` seconds. Returns whether it has.
-        Killing the current tasklet raises at once. May be called in any thread.
+        With `block`, wait until the tasklet has ended, for at most `timeout` seconds. Return whether it has.
+        Killing the current tasklet raises immediately. May be called in any thread.
 
-        Several exceptions are raised in the order in which they were thrown, one at each wait. Those left
-        when the tasklet ends are dropped, but KeyboardInterrupt and SystemExit are then raised in the main
-        tasklet.
+        Several exceptions are raised in FIFO order, one at each wait. Those left when the tasklet ends are
+        dropped, but KeyboardInterrupt and SystemExit are then raised in the main tasklet.
         """
         if isinstance(exception, type):
             exception = exception()
@@ -302,20 +301,20 @@ cdef class Tasklet(BaseTasklet):
         return False
 
     def take_back(self, exception) -> None:
-        """The exception, thrown by kill(exception, block=False), is not raised any more; harmless if it has
-        been raised."""
+        """Withdraw an exception thrown by kill(exception, block=False); harmless if it has been raised."""
         take_back(self, exception)
 
     cdef BaseTasklet acts_for(self):
-        """The tasklet as which a program sees it that takes tasklets for threads."""
+        """Return the tasklet as which a program sees it that takes tasklets for threads."""
         return self
 
     cdef object owner_of_locks(self):
-        """The object whose locks it takes: itself, its slot, or the task of asyncio whose step it makes."""
+        """Return the object whose locks it takes: itself, its slot, or the task of asyncio whose step it
+        makes."""
         return self if self.locals.slot == NULL else <object> self.locals.slot
 
     cdef object step(self):
-        """The step of an asyncio task, or the callback, that it makes now, among others; or None."""
+        """Return the step of an asyncio task, or the callback, that it makes now, among others; or None."""
         return None
 
     cdef str label(self):
@@ -384,8 +383,8 @@ cdef class Tasklet(BaseTasklet):
 
 
 cdef int as_tasklet(Scheduler loop, object function, tuple args) except -1:
-    """Calls function(*args), at once, where it may wait: at the base of a carrier as a tasklet of its own.
-    What the caller has to do after it may come after other turns."""
+    """Call function(*args), at once, where it may wait: at the base of a carrier as a tasklet of its own.
+    Further work of the caller may come after other turns."""
     cdef Tasklet one
     if loop.current is not None or loop.still is not None or loop.ending or loop.closed:
         function(*args)
@@ -399,7 +398,7 @@ cdef int as_tasklet(Scheduler loop, object function, tuple args) except -1:
 
 
 cdef int begin_traced(Tasklet one) except -1:
-    """Sets what threading.settrace() and setprofile() say, or finds that they say nothing."""
+    """Set what threading.settrace() and setprofile() say, or find that they say nothing."""
     try:
         begin_settings(one.sets_own, dict_version(names_of_threading))
     except BaseException as error:              # of an audit hook
@@ -408,7 +407,7 @@ cdef int begin_traced(Tasklet one) except -1:
 
 
 cdef int keep_outcome(Tasklet one, PyObject* returned) except -1:
-    """Keeps its return value, or the exception that is set."""
+    """Keep its return value, or the exception that is set."""
     if returned == NULL:
         one._exception = raised() if PyErr_Occurred() else SystemError("it failed without an exception")
         if one.broken_off and one.pending is not None and isinstance(one._exception, Exception):
@@ -428,11 +427,11 @@ cdef PyObject* raise_first(BaseTasklet tasklet) noexcept:
 
 
 cdef int refuse_spawn() except -1:
-    raise RuntimeError("the thread of this loop has ended: nothing can be spawned in it any more")
+    raise RuntimeError("cannot spawn a tasklet in this loop: its thread has ended")
 
 
 def spawn(function, *args, **kwargs) -> Tasklet:
-    """Runs function(*args, **kwargs) in a new tasklet of this thread, with a copy of the current context
+    """Run function(*args, **kwargs) in a new tasklet of this thread, with a copy of the current context
     (contextvars).
 
     It starts when the current tasklet waits or ends.
@@ -451,11 +450,9 @@ def where_it_may_wait(function, *args) -> None:
 
 
 def spawn_in(where, function, *args, **kwargs) -> Tasklet:
-    """spawn() in another thread: its loop, as its current_loop() gave it, a threading.Thread, or a thread's
-    number.
-
-    RuntimeError if the loop's thread has ended, LookupError if the thread has ended or has not used syncless
-    yet.
+    """Like spawn(), but in another thread: pass its loop (from its current_loop()), a threading.Thread, or
+    its ident. Raise RuntimeError if the loop's thread has ended, LookupError if the thread has ended or has
+    not used syncless yet.
     """
     cdef Loop loop = loop_of(where)
     cdef Tasklet made = Tasklet.__new__(Tasklet)
@@ -505,15 +502,15 @@ def set_in(Tasklet tasklet not None, bint profile, function) -> None:
 
 
 def end_thread_locals() -> None:
-    """The running tasklet drops what it has in threading.local, as a thread does at its end, before those
-    that join it go on. What is dropped may wait."""
+    """Drop the values of the running tasklet in threading.local, as a thread does at its end, before tasklets
+    that join it resume. A finaliser of a dropped value may wait."""
     cdef Loop loop = peek_loop()
     if loop is not None and loop.current is not None:
         drop_own(&loop.current.locals)
 
 
 def at_end_of_slot(function) -> bool:
-    """Calls function() when the slot of the running tasklet ends. Returns whether it has one."""
+    """Call function() when the slot of the running tasklet ends. Return whether it has one."""
     slot = slot_of(&get_loop().current.locals)
     if slot is None:
         return False
@@ -524,7 +521,7 @@ def at_end_of_slot(function) -> bool:
 
 
 def end_idle_slots(Slots slots not None, int rounds) -> bool:
-    """Ends the slots that no tasklet has had for so many calls of this, as their threads would end. Returns
+    """End the slots that no tasklet has had for so many calls of this, as their threads would end. Return
     whether there are others to look after; never after 0 rounds, see threadlocal.pyx. To be called in a
     tasklet."""
     return threadlocal.end_idle_slots(slots, rounds, &get_loop().current.locals)
@@ -594,8 +591,8 @@ def _gone(forget):
 
 
 cdef class local:
-    """local(*args, **kwargs)\n--\n\nAttributes that each tasklet has for itself, as threading.local has them
-    for each thread; they go when the tasklet ends.
+    """local(*args, **kwargs)\n--\n\nAttributes for each tasklet, as threading.local has them for each thread;
+    they are dropped when the tasklet ends.
 
     A subclass's ``__init__`` is called, with the arguments of the construction, for each tasklet that touches
     the object. Under the patch threading.local does the same. RuntimeError in a callback of the loop, where
@@ -617,7 +614,7 @@ cdef class local:
     cdef BaseTasklet present(self):
         cdef BaseTasklet tasklet = get_loop().current
         if tasklet is None:
-            raise RuntimeError("a callback of the loop has no tasklet, and no values in a local")
+            raise RuntimeError("a callback of the loop has no tasklet, so a local has no values there")
         owner = (<Tasklet> tasklet).owner_of_locks() if isinstance(tasklet, Tasklet) else tasklet
         return <BaseTasklet> owner if isinstance(owner, BaseTasklet) else tasklet   # main, for a handler
 

@@ -1,10 +1,10 @@
 from syncless._core.loop import Loop
 
 def current_loop() -> Loop:
-    """This thread's loop, made at the first call."""
+    """Return this thread's loop, made at the first call."""
 
 def all_loops() -> list[Loop]:
-    """The loops of all threads, the oldest first."""
+    """Return the loops of all threads, the oldest first."""
 
 def end_after_parent(seconds: int, parent: int) -> None: ...
 def end_within(seconds: int) -> None: ...

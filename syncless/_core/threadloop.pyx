@@ -48,7 +48,7 @@ cdef enum:
 
 
 cdef int end_tasklets(Scheduler loop) except -1:
-    """Runs them to their ends, as far as they come. The main tasklet calls it."""
+    """Run them to their ends, as far as they come. The main tasklet calls it."""
     cdef int turn
     cdef BaseTasklet tasklet
     told = set()
@@ -93,7 +93,7 @@ cdef int lost(Scheduler loop, BaseException error) except -1:
 
 
 cdef bint anything_granted(Scheduler loop) noexcept:
-    """Whether a tasklet holds what it was given and has not gone on with."""
+    """Return whether a tasklet holds what it was given and has not gone on with."""
     cdef Node* one = loop.live.first
     while one != NULL:
         if (<BaseTasklet> one.owner).state == READY and (<BaseTasklet> one.owner).handed_over:
@@ -179,7 +179,7 @@ cdef int end_loop(Loop loop) except -1:
 
 
 cdef int end_watchers(Loop loop) except -1:
-    """Tells each watcher, and runs what is due before a poll: it refers to the loop."""
+    """Tell each watcher, and run what is due before a poll: it refers to the loop."""
     run_before_last_poll(loop)          # sends the responses that are finished
     for watcher in loop.fds.watchers():
         try:
@@ -214,12 +214,12 @@ cdef Loop peek_loop():
 
 
 cdef bint has_loop() noexcept nogil:
-    """Whether this thread has one that runs its tasklets. The GIL need not be held."""
+    """Return whether this thread has one that runs its tasklets. The GIL need not be held."""
     return syncless_tls_loop != NULL
 
 
 cdef Loop get_loop():
-    """This thread's loop, made at the first call."""
+    """Return this thread's loop, made at the first call."""
     global syncless_tls_loop
     cdef Loop loop
     cdef _LoopOwner owner
@@ -244,17 +244,18 @@ cdef Loop get_loop():
 
 
 def current_loop() -> Loop:
-    """This thread's loop, made at the first call."""
+    """Return this thread's loop, made at the first call."""
     return get_loop()
 
 
 def all_loops() -> list:
-    """The loops of all threads, the oldest first."""
+    """Return the loops of all threads, the oldest first."""
     return list(loops.values())
 
 
 cdef Loop loop_of(object where):
-    """A Loop, or that of a threading.Thread or of a thread's number. LookupError if the thread has none."""
+    """Return a Loop, or that of a threading.Thread or of a thread's number. Raise LookupError if the thread
+    has none."""
     cdef Loop loop
     if isinstance(where, Loop):
         return where

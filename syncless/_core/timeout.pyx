@@ -13,7 +13,7 @@ from syncless._core.timers cimport Timer, timer_init
 
 
 cdef Thrown throw_in_time(BaseTasklet target, object exception):
-    """Throws the exception, where a clock has rung, so that stop_throwing() can take it back."""
+    """Throw the exception, where a clock has rung, so that stop_throwing() can take it back."""
     cdef Thrown thrown = Thrown.__new__(Thrown)
     thrown.exception = exception
     target = stand_in_for(target)
@@ -22,7 +22,7 @@ cdef Thrown throw_in_time(BaseTasklet target, object exception):
 
 
 cdef int stop_throwing(BaseTasklet target, Thrown thrown) except -1:
-    """Takes it back if it has not been raised."""
+    """Take it back if it has not been raised."""
     return take_back(stand_in_for(target), thrown)
 
 
@@ -49,7 +49,7 @@ cdef void time_is_over(void* owner) noexcept:
 
 
 cdef bint only_bounds(Loop loop, list waiters) noexcept:
-    """Whether each timer of the loop is a Timeout of one of these tasklets."""
+    """Return whether each timer of the loop is a Timeout of one of these tasklets."""
     cdef Py_ssize_t i
     cdef Timer* timer
     for i in range(loop.timers.count):
@@ -60,7 +60,7 @@ cdef bint only_bounds(Loop loop, list waiters) noexcept:
 
 
 cdef class Timeout(BaseException):
-    """Timeout(seconds=None, exception=None)\n--\n\nRaised in its tasklet when its time is over.
+    """Timeout(seconds=None, exception=None)\n--\n\nRaised in its tasklet when its time has passed.
 
     ::
 
@@ -95,17 +95,17 @@ cdef class Timeout(BaseException):
             self.other = exception() if isinstance(exception, type) else exception
 
     def start(self) -> None:
-        """Starts the clock for the current tasklet. RuntimeError if it runs already, or in a callback of the
-        loop, where there is no tasklet."""
+        """Start the clock for the current tasklet. Raise RuntimeError if it already runs, or in a callback of
+        the loop, where there is no tasklet."""
         self._start()
 
     cdef int _start(self) except -1:
         cdef Loop loop = get_loop()
         cdef int64_t when = deadline_after(self.seconds)
         if self.timer.index >= 0:
-            raise RuntimeError("this timeout has been started already")
+            raise RuntimeError("this timeout has already been started")
         if loop.current is None:
-            raise RuntimeError("a timeout needs a tasklet to be raised in; a callback of the loop has none")
+            raise RuntimeError("a timeout needs a tasklet to interrupt; a callback of the loop has none")
         if when != NEVER:
             loop.timers.add(&self.timer, when)
             Py_INCREF(self)             # the heap owns a reference while it is set
@@ -116,7 +116,7 @@ cdef class Timeout(BaseException):
         return 0
 
     cdef int _begin(self) except -1:
-        """Calls start() of a subclass, which may have its own."""
+        """Call start() of a subclass, which may have its own."""
         if type(self) is Timeout:
             return self._start()
         self.start()
@@ -129,14 +129,14 @@ cdef class Timeout(BaseException):
 
     @classmethod
     def start_new(cls, seconds=None, exception=None):
-        """A started Timeout; end it by cancel()."""
+        """Return a started Timeout; cancel() ends it."""
         cdef Timeout timeout = cls(seconds, exception)
         timeout._begin()
         return timeout
 
     def cancel(self) -> None:
-        """Stops the clock; harmless if it is not running. A timeout that is over but not raised yet will not
-        be raised."""
+        """Stop the clock; harmless if it is not running. A timeout that has passed, but has not been raised
+        yet, is not raised any more."""
         if self.timer.index >= 0:
             self.target.loop.timers.remove(&self.timer)
             Py_DECREF(self)
@@ -166,7 +166,8 @@ cdef class Timeout(BaseException):
         return self.thrown.exception is not None and (value is None or isinstance(value, Exception))
 
     cdef int end(self, object kind) except -1:
-        """The block is left. RuntimeError if there was an await in it: other tasks ran in its tasklet."""
+        """The block is left. Raise RuntimeError if there was an await in it: other tasks ran in its
+        tasklet."""
         cdef bint awaited = self.step is not None and (
             get_loop().current is not self.target or step_of(self.target) is not self.step)
         self.cancel()
@@ -207,7 +208,7 @@ class deadline(Timeout):
     """``with deadline(5):`` bounds every wait in the block, and raises TimeoutError outside it.
 
     Deadlines nest: each has its own clock, so an inner one never outlives an outer one. Code in the block
-    that catches Exception does not swallow it.
+    that catches Exception does not swallow the deadline.
     """
 
     def __init__(self, seconds):
@@ -217,14 +218,14 @@ class deadline(Timeout):
         late = broke_off(self, value)
         end_block(self, kind)
         if late or value is self:
-            error = TimeoutError(f"the deadline of {self} is over{time_in(self)}")
+            error = TimeoutError(f"the deadline of {self} has passed{time_in(self)}")
             raise error from (value if late else None)
         return False
 
     @staticmethod
     def remaining():
-        """Seconds until the first of the clocks that run for the current tasklet is over: a deadline, a
-        Timeout or the server's ``request_seconds``. 0.0 if it is over already, None if there is none. Looks
+        """Return seconds until the first of the clocks that run for the current tasklet is over: a deadline,
+        a Timeout or the server's ``request_seconds``. 0.0 if it is over already, None if there is none. Look
         at each timer of the loop."""
         return remaining_seconds(get_loop())
 

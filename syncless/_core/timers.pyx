@@ -21,7 +21,7 @@ cdef class TimerHeap:
         PyMem_Free(self.heap)
 
     cdef int add(self, Timer* timer, int64_t when) except -1:
-        """Sets the timer, which must not be set."""
+        """Set the timer, which must not be set."""
         assert timer.index < 0
         if self.count == self.room:
             self.heap = <Timer**> doubled(self.heap, &self.room, sizeof(Timer*), 64)
@@ -35,7 +35,7 @@ cdef class TimerHeap:
         return 0
 
     cdef void remove(self, Timer* timer) noexcept:
-        """Takes the timer out; one that is not set is left alone."""
+        """Take the timer out; one that is not set is left alone."""
         cdef Py_ssize_t i = timer.index
         cdef Timer* last
         if i < 0:
@@ -52,7 +52,7 @@ cdef class TimerHeap:
         self._down(last.index)
 
     cdef int fire_due(self, int64_t now) noexcept:
-        """Fires what is due at `now` and was set before this call; returns how many."""
+        """Fire what is due at `now` and was set before this call; return how many."""
         cdef uint64_t last = self.order
         cdef Timer* timer
         cdef int fired = 0
@@ -64,7 +64,7 @@ cdef class TimerHeap:
         return fired
 
     cdef void clear(self) noexcept:
-        """Forgets all timers without firing them."""
+        """Forget all timers without firing them."""
         while self.count:
             self.count -= 1
             self.heap[self.count].index = -1

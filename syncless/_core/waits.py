@@ -24,7 +24,7 @@ SERVICES = {
     11211: "memcached",
     27017: "MongoDB",
 }
-"""What usually listens on a port."""
+"""Ports and the services that usually listen on them."""
 QUERY = 200
 """Characters of a query that are shown."""
 OWN = tuple(f"{os.path.dirname(path)}/" for path in (os.path.dirname(__file__), greenlet.__file__))
@@ -71,8 +71,8 @@ class Wait(NamedTuple):
 
 
 def longest(waits: Iterable[Wait]) -> list[tuple[Wait, int]]:
-    """The waits, those for the same at the same place as one with their total time and the slowest query; the
-    longest first. Each with their number."""
+    """Return the waits, those for the same at the same place as one with their total time and the slowest
+    query; the longest first. Each with their number."""
     places: dict[tuple[str, str, str], list[Wait]] = {}
     for wait in waits:
         places.setdefault((wait.why, wait.on, wait.place), []).append(wait)
@@ -85,18 +85,18 @@ def longest(waits: Iterable[Wait]) -> list[tuple[Wait, int]]:
 
 
 def in_words(wait: Wait, number: int) -> str:
-    """A row of `longest`."""
+    """Return a row of `longest`."""
     several = f" in {number} waits" if number > 1 else ""
     return f"{wait.seconds:.3f} s{several}: {wait}"
 
 
 def where_time_went(waits: Iterable[Wait]) -> str:
-    """The end of a sentence about a deadline: the longest row; "" if there were no waits."""
+    """Return the end of a sentence about a deadline: the longest row; "" if there were no waits."""
     rows = longest(waits)
     return f": {in_words(*rows[0])}" if rows else ""
 
 
 def is_installed(file: str) -> bool:
-    """Whether it is Python's, ours, or an installed package's."""
+    """Return whether it is Python's, ours, or an installed package's."""
     folders = file.split("/")
     return file.startswith(INSTALLED) or "site-packages" in folders or "dist-packages" in folders

@@ -60,7 +60,7 @@ class Place(NamedTuple):
     """Of the paths for which it answers, without a slash at its end."""
 
     def below(self, prefix: str) -> Place:
-        """The place of one application among several."""
+        """Return the place of one application among several."""
         return self._replace(heads=0, pages={}, prefix=self.prefix + prefix)
 
 
@@ -68,15 +68,17 @@ class Host(ABC):
     """An application of some kind. A server calls begin(), then at() for each of its listeners, and end()."""
 
     def begin(self, server: Serving) -> None:  # noqa: B027  most have nothing to do
-        """Before the first request; it may wait. ApplicationFailed; ValueError for what this kind cannot."""
+        """Called by the server before the first request; may wait. Raise ApplicationFailed if the application
+        fails to start, ValueError for an option that this kind does not support."""
 
     def end(self, seconds: float) -> None:  # noqa: B027
-        """After the last response. The application has this many seconds to end its work."""
+        """Called by the server after the last response. The application has this many seconds to end its
+        work."""
 
     @abstractmethod
     def at(self, place: Place) -> Application:
-        """Answers the requests of a listener."""
+        """Answer the requests of a listener."""
 
     @abstractmethod
     def with_hooks(self, before: Hook | None, after: Hook | None) -> Host:
-        """The same with functions that are called before and after each request."""
+        """Return the same host with functions that are called before and after each request."""

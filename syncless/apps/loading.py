@@ -28,7 +28,8 @@ OURS = os.path.abspath(os.path.join(os.path.dirname(__file__), "..")) + os.sep
 
 
 class ApplicationNotFound(ImportError):
-    """There is no such module, file or attribute; the text says what there is, or what to write."""
+    """The named module, file or attribute does not exist; the text lists what exists, or says what to
+    write."""
 
 
 class ApplicationFailed(Exception):
@@ -37,8 +38,8 @@ class ApplicationFailed(Exception):
 
 
 def load(name: str) -> Any:
-    """The object that a name stands for. ApplicationNotFound; ApplicationFailed if its code raises an
-    Exception.
+    """Return the object that a name stands for. Raise ApplicationNotFound if there is none, ApplicationFailed
+    if its code raises an Exception.
 
     The attribute may be dotted; left out, it is ``application`` or ``app``. ``factory()`` is called, with
     literals as arguments if there are any: ``module:create_app("production", debug=False)``. For a path, the
@@ -74,8 +75,8 @@ _held_back: list[str] | None = None
 
 
 def enter(folder: str) -> None:
-    """Changes to a folder, in which modules are found from then on. By a symbolic link it may be another one
-    each time. OSError."""
+    """Change to a folder, in which modules are found from then on. By a symbolic link it may be another one
+    each time. Raise OSError on failure."""
     os.chdir(folder)
     for left in _entered:
         for folders in (sys.path, _held_back or []):
@@ -100,7 +101,7 @@ def hold_back() -> None:
 
 
 def admit() -> None:
-    """Modules are found in all folders again."""
+    """Let modules be imported from all folders again."""
     global _held_back
     folders, _held_back = _held_back or [], None
     sys.path[:0] = folders
@@ -108,7 +109,7 @@ def admit() -> None:
 
 @contextlib.contextmanager
 def admitted() -> Iterator[None]:
-    """For code of the user that root runs because it has been told to."""
+    """Let code that root was told to run import from all folders in the block."""
     held = _held_back is not None
     admit()
     try:
@@ -130,7 +131,7 @@ def _may_import_from(folder: str) -> bool:
 
 
 def is_module(name: str) -> bool:
-    """Whether there is a module of this dotted name. Nothing is imported."""
+    """Return whether there is a module of this dotted name. Nothing is imported."""
     first, *others = name.split(".")
     try:
         spec = find_spec(first)
@@ -144,7 +145,7 @@ def is_module(name: str) -> bool:
 
 
 def refuse_while_importing() -> None:
-    """For `serve`: a program that also calls it by itself would never be imported to its end."""
+    """Refuse `serve` during an import: it would never let the program be imported to its end."""
     if _importing:
         raise RuntimeError(
             f"serve() was called while {_importing[-1]!r} was imported; "
@@ -153,7 +154,7 @@ def refuse_while_importing() -> None:
 
 
 def _module_of(path: str) -> str:
-    """The dotted name of the module in a file, which can be imported from then on."""
+    """Return the dotted name of the module in a file, which can be imported from then on."""
     name, path = path, os.path.abspath(path)
     if not os.path.isfile(path):
         with_suffix = path + ".py"
@@ -177,8 +178,8 @@ def _module_of(path: str) -> str:
 
 
 def _beside_the_standard_library(name: str) -> str:
-    """The name of the module to import: another one for a code.py of the user, if Python's own module of this
-    name is imported already."""
+    """Return the name of the module to import: another one for a code.py of the user, if Python's own module
+    of this name is imported already."""
     ours = sys.modules.get(name)
     if ours is not None and name in sys.stdlib_module_names:
         spec = PathFinder.find_spec(name)
@@ -188,7 +189,7 @@ def _beside_the_standard_library(name: str) -> str:
 
 
 def _load_file(path: str, name: str) -> str:
-    """Loads a file that is no module by its suffix, and returns the name by which it is imported."""
+    """Load a file that its suffix does not make a module, and return the name by which it is imported."""
     spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, path))
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = module_from_spec(spec)
@@ -213,13 +214,13 @@ def _import(name: str) -> ModuleType:
                 f"{last!r} is an attribute of module {parent!r}: write {parent}:{last}"
             ) from None
         looked = ", ".join(filter(None, sys.path[:3]))
-        raise ApplicationNotFound(f"there is no module {error.name!r} (looked in {looked} ...)") from None
+        raise ApplicationNotFound(f"there is no module {error.name!r} (searched in {looked} ...)") from None
     except Exception as error:
         raise ApplicationFailed(own_traceback(error)) from None
 
 
 def _evaluate(module: ModuleType, expression: str) -> Any:
-    """The dotted attribute, or the result of the factory."""
+    """Return the dotted attribute, or the result of the factory."""
     attribute, parenthesis, _ = expression.partition("(")
     found: Any = module
     for part in attribute.strip().split("."):
@@ -249,12 +250,12 @@ def _evaluate(module: ModuleType, expression: str) -> Any:
 
 
 def _check_call(name: str, factory: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
-    """ApplicationNotFound if it cannot be called with these arguments."""
+    """Raise ApplicationNotFound if it cannot be called with these arguments."""
     import inspect  # not everybody has a factory
 
     if not callable(factory):
         raise ApplicationNotFound(
-            f"{name} is not a function that returns the application, but {factory!r}; if that is the "
+            f"{name} is not a function that returns the application, but {factory!r}; if this is the "
             "application, leave out () and --factory"
         )
     try:
@@ -264,13 +265,15 @@ def _check_call(name: str, factory: Any, args: list[Any], kwargs: dict[str, Any]
             advice = "if it is the application itself, leave out () and --factory"
         else:
             advice = "write its arguments, which are literals: 'module:create_app(\"production\")'"
-        raise ApplicationNotFound(f"{name} cannot be called so: {error}; {advice}") from None
+        raise ApplicationNotFound(
+            f"{name} cannot be called with these arguments: {error}; {advice}"
+        ) from None
     except ValueError:  # a callable in C may have no signature
         pass
 
 
 def _arguments(call: str) -> tuple[list[Any], dict[str, Any]]:
-    """The literals in the parentheses of a factory's call."""
+    """Return the literals in the parentheses of a factory's call."""
     import ast
 
     try:
@@ -287,8 +290,8 @@ def _arguments(call: str) -> tuple[list[Any], dict[str, Any]]:
 
 
 def own_traceback(error: BaseException) -> str:
-    """The traceback of an exception from an application's code, without the frames of syncless and importlib
-    that led there."""
+    """Return the traceback of an exception from an application's code, without the frames of syncless and
+    importlib that led there."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and _leads_there(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next

@@ -15,13 +15,13 @@ CO_VARARGS, CO_COROUTINE = 0x04, 0x80
 
 
 def is_plain(thing: Any) -> bool:
-    """Whether it is a function that no decorator has marked, so its code tells everything."""
+    """Return whether it is a function that no decorator has marked, so its code tells everything."""
     return type(thing) is FunctionType and not vars(thing)
 
 
 def check(application: Any, arguments: tuple[str, ...]) -> None:
-    """TypeError, with what to write instead, if `application` is no application that is called with these
-    arguments. What has no signature, such as a callable in C, is accepted."""
+    """Raise TypeError, with what to write instead, if `application` cannot be called with these arguments. A
+    callable without a signature, such as one in C, is accepted."""
     name = getattr(application, "__name__", "")
     called = f"({', '.join(arguments)})"
     kind, refused = "WSGI" if arguments is WSGI else "ASGI", f"cannot serve {application!r}"
@@ -47,7 +47,7 @@ def check(application: Any, arguments: tuple[str, ...]) -> None:
 
 
 def takes(thing: Any, count: int) -> bool:
-    """Whether it can be called with that many arguments, and only these."""
+    """Return whether it can be called with that many arguments, and only these."""
     if is_plain(thing):
         code = thing.__code__
         least = code.co_argcount - len(thing.__defaults__ or ())
@@ -66,7 +66,8 @@ def takes(thing: Any, count: int) -> bool:
 
 
 def _is_factory(thing: Any, arguments: tuple[str, ...]) -> bool:
-    """Whether it asks for no argument. That of a request has no default, unless it has the name of one."""
+    """Return whether it asks for no argument. That of a request has no default, unless it has the name of
+    one."""
     if not takes(thing, 0):
         return False
     if is_plain(thing):
@@ -87,8 +88,8 @@ def _is_factory(thing: Any, arguments: tuple[str, ...]) -> bool:
 
 
 def _makes_responses(kind: type, arguments: tuple[str, ...]) -> bool:
-    """Whether an instance of the class is the response to a request, as PEP 3333 has it and Starlette's
-    HTTPEndpoint: it is iterated or awaited. What a __new__ of its own returns is not known."""
+    """Return whether an instance of the class is the response to a request, as in PEP 3333 and Starlette's
+    HTTPEndpoint: it is iterated or awaited. The result of a custom __new__ is not known."""
     methods = ("__iter__", "__getitem__") if arguments is WSGI else ("__await__",)
     own = any(isinstance(make, FunctionType) for make in (kind.__new__, type(kind).__call__))
     made = own or any(hasattr(kind, name) for name in methods)

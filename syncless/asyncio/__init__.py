@@ -1,11 +1,11 @@
-"""asyncio on the engine: an event loop that waits where tasklets wait.
+"""asyncio on the engine: an event loop that waits in the same loop as tasklets.
 
     import syncless.asyncio
 
     syncless.asyncio.install()
     asyncio.run(main())
 
-Callbacks run beside tasklets in one thread. One that blocks in a cooperative call holds up its own task only.
+Callbacks run beside tasklets in one thread. One that blocks in a cooperative call blocks its own task only.
 """
 
 import asyncio  # noqa: F401  # before our modules: the patch imports them as soon as it has been executed

@@ -1,4 +1,4 @@
-"""The loop that a thread always has: a tasklet runs it as long as the thread lives.
+"""The background loop of a thread: a tasklet runs it as long as the thread lives.
 
 So code in a tasklet, such as a WSGI application, can set an asyncio timer, start a task or wait for a
 coroutine without a loop of its own.
@@ -56,16 +56,16 @@ class BackgroundLoop(EventLoop):
         pass  # it runs until its thread ends: that is no mistake of the program
 
     def is_running(self) -> bool:
-        """Whether this is a callback of the loop, or another thread asks. Any other tasklet may wait in
-        run_until_complete() and run_forever(), as if the loop did not run."""
+        """Return whether this is a callback of the loop, or another thread asks. Any other tasklet may wait
+        in run_until_complete() and run_forever(), as if the loop did not run."""
         return super().is_running() and (asyncio._get_running_loop() is self or not self._is_this_threads())
 
     def run_until_complete(self, future: Awaitable[T]) -> T:  # type: ignore[override]
-        """Waits for the future or coroutine, as await_() does: the loop runs already."""
+        """Wait for the future or coroutine, as await_() does: the loop runs already."""
         return await_(future)
 
     def run_forever(self) -> None:
-        """Waits until stop(): the loop runs already."""
+        """Wait until stop(): the loop already runs."""
         self._check_closed()
         self._released = Event()
         try:
@@ -74,12 +74,12 @@ class BackgroundLoop(EventLoop):
             self._released = None
 
     def stop(self) -> None:
-        """run_forever() returns. The loop goes on until close()."""
+        """Make run_forever() return. The loop keeps running until close()."""
         if self._released is not None:
             self._released.set()
 
     def close(self) -> None:
-        """Ends the loop. get_event_loop() then makes another."""
+        """End the loop. get_event_loop() then make another."""
         if not self.is_closed():
             super().stop()
             self._tasklet.join()
@@ -102,7 +102,7 @@ at_fork(in_child=_after_fork_in_child)
 
 
 def background_loop() -> BackgroundLoop:
-    """The loop of this thread that always runs, made at the first call."""
+    """Return the loop of this thread that always runs, made at the first call."""
     loop = _background.get(current_loop())
     if loop is None or loop.is_closed():
         loop = _background[current_loop()] = BackgroundLoop()
@@ -112,13 +112,14 @@ def background_loop() -> BackgroundLoop:
 
 
 def await_(awaitable: Awaitable[T], timeout: float | None = None) -> T:
-    """Parks the tasklet until the coroutine, task or future is done; returns its result or raises what it
-    raised, asyncio.CancelledError if it was cancelled.
+    """Park the tasklet until the coroutine, task or future is done; return its result or raise its exception,
+    asyncio.CancelledError if it was cancelled.
 
     It runs in the loop to which it belongs, else in the one that runs in this thread, else in the thread's
     background loop, with a copy of the tasklet's context. After `timeout` seconds it is cancelled, and
-    TimeoutError is raised; it is also cancelled when an exception ends the wait (kill(), Timeout).
-    RuntimeError where the tasklet runs that loop itself, and it is another library's: it could not go on.
+    TimeoutError is raised; it is also cancelled when an exception ends the wait (kill(), Timeout). Raise
+    RuntimeError if the tasklet itself runs that loop and the loop belongs to another library: waiting would
+    deadlock.
     """
     here = asyncio._get_running_loop()
     loop = (
@@ -127,7 +128,7 @@ def await_(awaitable: Awaitable[T], timeout: float | None = None) -> T:
     if loop is here and not isinstance(loop, EventLoop):
         raise RuntimeError(f"await_() would stop the {type(loop).__name__} that runs here: use await")
     if current() is None:
-        raise RuntimeError("await_() needs a tasklet, and this is a callback of the engine: spawn one")
+        raise RuntimeError("await_() needs a tasklet, but this is a callback of the engine: spawn one")
     future: asyncio.Future[T] = asyncio.ensure_future(awaitable, loop=loop)
     done = Event()
     future.add_done_callback(lambda _: done.set())
@@ -159,7 +160,7 @@ _without_policies: WeakSet[_NoPolicy] = WeakSet()
 
 
 def _policy_type() -> Any:
-    """asyncio's own, or None."""
+    """Return asyncio's own policy type, or None."""
     with warnings.catch_warnings():  # policies are deprecated since Python 3.14
         warnings.simplefilter("ignore", DeprecationWarning)
         if not hasattr(asyncio.events, "_event_loop_policy"):
@@ -181,7 +182,8 @@ class EventLoopPolicy(DefaultPolicy):  # type: ignore[misc]
         return background_loop() if loop is None else loop
 
     def functions(self) -> list[Callable[..., Any]]:
-        """Those of asyncio.events that it stands behind; to be bound there where asyncio has no policies."""
+        """Return those of asyncio.events that it stands behind; to be bound there where asyncio has no
+        policies."""
 
         def get_event_loop() -> asyncio.AbstractEventLoop:
             """asyncio.get_event_loop"""
@@ -209,7 +211,7 @@ class OfferingPolicy(DefaultPolicy):  # type: ignore[misc]
 
 
 def _offering(original: Callable[[], asyncio.AbstractEventLoop]) -> Callable[[], asyncio.AbstractEventLoop]:
-    """As OfferingPolicy, where there are no policies."""
+    """Like OfferingPolicy, for Python versions without policies."""
 
     def get_event_loop() -> asyncio.AbstractEventLoop:
         """asyncio.get_event_loop"""
@@ -224,8 +226,8 @@ def _offering(original: Callable[[], asyncio.AbstractEventLoop]) -> Callable[[],
 
 
 def offer() -> None:
-    """For a server that is not patched: makes that asyncio's policy, if the program has not chosen one. A
-    loop that it has set stays."""
+    """Make OfferingPolicy asyncio's policy, for a server that is not patched, unless the program has chosen
+    one. A loop that the program has set stays."""
     events: Any = asyncio.events  # asyncio warns where it is asked for its policy
     if not HAS_POLICIES:
         if events.get_event_loop.__module__ != __name__:
@@ -239,8 +241,8 @@ def offer() -> None:
 
 
 def install() -> None:
-    """From now on asyncio's loops are EventLoops: asyncio.run() uses one, and get_event_loop() gives each
-    thread one that is always running."""
+    """Make all new asyncio loops EventLoops: asyncio.run() uses one, and get_event_loop() returns a loop for
+    each thread that always runs."""
     if not HAS_POLICIES:
         _bind(EventLoopPolicy().functions())
         return

@@ -92,7 +92,7 @@ cdef class Descriptor(Watcher):
         return 0
 
     cdef int awaited(self) noexcept:
-        """The directions that have a handle."""
+        """Return the directions that have a handle."""
         return (READ if self.reader is not None else 0) | (WRITE if self.writer is not None else 0)
 
     cdef int arm(self) except -1:
@@ -138,7 +138,7 @@ cdef class Descriptors:
         return 0
 
     cdef bint leave(self, object number, int bit) except -1:
-        """Whether a handle was called for this direction; it is not any more."""
+        """Return whether a handle was called for this direction; it is not any more."""
         cdef Descriptor descriptor = self.by_number.get(number)
         cdef ReadyHandle handle
         if descriptor is None:
@@ -179,8 +179,8 @@ cdef class Callbacks:
     # -- soon, and later -------------------------------------------------------------------------------------
 
     def call_soon(self, callback, *args, context=None):
-        """Calls callback(*args) in the loop's next round, in the given context or a copy of the present one.
-        Returns a handle."""
+        """Call callback(*args) in the loop's next round, in the given context or a copy of the present one.
+        Return a handle."""
         cdef Handle handle = Handle.__new__(Handle)
         handle.fill(self.dispatcher, callback, args, context)
         if self.dispatcher.debug:
@@ -190,7 +190,7 @@ cdef class Callbacks:
         return handle
 
     def call_soon_threadsafe(self, callback, *args, context=None):
-        """As call_soon(), from any thread or signal handler."""
+        """Like call_soon(), but callable from any thread or signal handler."""
         cdef Handle handle = Handle.__new__(Handle)
         handle.fill(self.dispatcher, callback, args, context)
         if self.dispatcher.debug:
@@ -199,13 +199,13 @@ cdef class Callbacks:
         return handle
 
     def call_later(self, delay, callback, *args, context=None):
-        """Calls callback(*args) after `delay` seconds. Returns a handle."""
+        """Call callback(*args) after `delay` seconds. Return a handle."""
         if delay is None:
             raise TypeError("delay must not be None")
         return self._call_at(self.time() + delay, callback, args, context, "call_later")
 
     def call_at(self, when, callback, *args, context=None):
-        """Calls callback(*args) when loop.time() is `when`, in seconds. Returns a handle."""
+        """Call callback(*args) when loop.time() is `when`, in seconds. Return a handle."""
         if when is None:
             raise TypeError("when cannot be None")
         return self._call_at(when, callback, args, context, "call_at")
@@ -221,7 +221,7 @@ cdef class Callbacks:
         return handle
 
     def time(self):
-        """Seconds of the monotonic clock."""
+        """Return seconds of the monotonic clock."""
         return monotonic_ns() / 1e9
 
     # -- when a descriptor is ready --------------------------------------------------------------------------
@@ -255,7 +255,7 @@ cdef class Callbacks:
     # -- running ---------------------------------------------------------------------------------------------
 
     def run_forever(self):
-        """Runs the loop until stop(). The calling tasklet waits; all others go on."""
+        """Run the loop until stop(). The calling tasklet waits; all others go on."""
         cdef Loop engine = get_loop()
         cdef Dispatcher dispatcher = self.dispatcher
         self._check_closed()
@@ -281,11 +281,11 @@ cdef class Callbacks:
             raise failure
 
     def stop(self):
-        """run_forever() returns when the callbacks that are due now have been called."""
+        """Make run_forever() return after the callbacks that are due now."""
         self.dispatcher.stop()
 
     def _is_this_threads(self):
-        """Whether it runs on the calling thread's engine."""
+        """Return whether it runs on the calling thread's engine."""
         return self.dispatcher.engine is not None and self.dispatcher.engine is peek_loop()
 
     def _forked(self):
@@ -310,7 +310,7 @@ cdef class Callbacks:
     @blocking.setter
     def blocking(self, value):
         if value not in ("park", "warn", "block"):
-            raise ValueError(f"blocking is 'park', 'warn' or 'block', not {value!r}")
+            raise ValueError(f"blocking must be 'park', 'warn' or 'block', not {value!r}")
         self.dispatcher.blocks = value == "block"
         self.dispatcher.warns = value == "warn"
         self.dispatcher.told = set()
@@ -399,7 +399,7 @@ cdef class FirstStep:
         self.dispatcher = dispatcher
 
     cdef object begin(self, object coroutine):
-        """Makes the first step of the coroutine. Returns its task, or None if it has returned; raises what it
+        """Make the first step of the coroutine. Return its task, or None if it has returned; raise what it
         raises. The caller has made asyncio's notes (Dispatcher.enter).
 
         A task factory of the program decides itself when it makes the first step. A loop that is to tell
@@ -450,9 +450,9 @@ cdef class FirstStep:
     cdef int make(self, object coroutine) except -1:
         """A task that has not begun, and whose first step is not due in the loop, but here.
 
-        Fact: Python code that runs meanwhile, such as a finaliser or the handler of a signal, may give way.
+        Fact: Python code that runs meanwhile, such as a finaliser or the handler of a signal, may yield.
         Danger: the runner, whose turn that may be, would find another one in its place and end, and be put
-        back; no callback was ever called again. Decision: nothing waits or gives way while a task is made.
+        back; no callback was ever called again. Decision: nothing waits or yields while a task is made.
         Guarded by tests/asgi/test_firststep.py::test_no_callback_is_called_while_a_task_is_made."""
         cdef Dispatcher dispatcher = self.dispatcher
         cdef Loop engine = get_loop()
@@ -526,7 +526,7 @@ cdef class FirstStep:
         return self.make_step()
 
     cdef object make_step(self):
-        """Makes the first step of the task, and returns the task."""
+        """Make the first step of the task, and return the task."""
         cdef Handle step = self.step
         cdef PyObject* returned
         task, self.task, self.step = self.task, None, None

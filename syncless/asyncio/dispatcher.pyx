@@ -7,11 +7,11 @@ must not know how a program asks for them (callbacks.pyx), nor what a transport,
 One tasklet, the *runner*, calls one callback after the other, inline on the leader (scheduler.pyx). A
 callback that never waits costs no tasklet of its own. When a callback waits in a call that parks, its runner
 parks with it, another runner goes on with the next callback, and the first one ends when its callback does.
-So a blocking call in a coroutine holds up its own task only.
+So a blocking call in a coroutine blocks its own task only.
 
-Fact: a call that does not wait, such as recv() on a non-blocking socket, gives way now and then. Danger:
+Fact: a call that does not wait, such as recv() on a non-blocking socket, yields now and then. Danger:
 transports count on nothing else of their loop running inside send(); two writes were mixed. Decision: a
-runner that gives way lets tasklets have a turn, but no other callback. Guarded by
+runner that yields lets tasklets have a turn, but no other callback. Guarded by
 tests/asyncio/test_callbacks.py::test_callback_that_gives_way_stays_ahead_of_the_next.
 
 asyncio keeps notes per OS thread: which loop runs, which task is the current one, and the hooks for
@@ -78,15 +78,15 @@ cdef class Handle:
             self.callback = self.args = None
 
     def cancelled(self):
-        """Whether cancel() was called."""
+        """Return whether cancel() was called."""
         return self.is_cancelled
 
     def get_context(self):
-        """The context in which the callback is called."""
+        """Return the context in which the callback is called."""
         return self.context
 
     cdef PyObject* invoke(self) noexcept:
-        """Makes the call, in the present context. A new reference; NULL: an exception is set."""
+        """Make the call, in the present context. A new reference; NULL: an exception is set."""
         return PyObject_Call(<PyObject*> self.callback, <PyObject*> self.args, NULL)
 
     cdef int tell(self, object error) except -1:
@@ -156,7 +156,7 @@ cdef class TimerHandle(Handle):
         timer_init(&self.timer, timer_fires, <void*> self)
 
     def when(self):
-        """The time at which the callback is due, in seconds on the clock of loop.time()."""
+        """Return the time at which the callback is due, in seconds on the clock of loop.time()."""
         return self.moment
 
     def cancel(self):
@@ -183,7 +183,7 @@ cdef class Calls:
         raise NotImplementedError
 
     cdef int call(self, Handle handle) except -1:
-        """Calls it now. Its exceptions go to the loop's exception handler."""
+        """Call it now. Its exceptions go to the loop's exception handler."""
         raise NotImplementedError
 
     cdef int add_timer(self, TimerHandle handle) except -1:
@@ -220,7 +220,7 @@ cdef object task_now = current_task
 
 
 cdef object task_of(Handle handle):
-    """The task of which the callback is a step, or None."""
+    """Return the task of which the callback is a step, or None."""
     owner = getattr(handle.callback, "__self__", None)
     return owner if isinstance(owner, Future) else None
 
@@ -332,7 +332,7 @@ cdef class Dispatcher(Calls):
         return self.engine.push(runner)
 
     cdef int run_round(self, Runner me) except -1:
-        """Calls what was due when the round began, and goes on with the next round, until a poll is due or a
+        """Call what was due when the round began, and go on with the next round, until a poll is due or a
         tasklet is ready. The rest is another turn's.
 
         Nothing is held on to across a call, which may park: another runner goes on meanwhile.
@@ -408,7 +408,7 @@ cdef class Dispatcher(Calls):
         return 0
 
     cdef int call(self, Handle handle) except -1:
-        """Calls one callback. Its exceptions go to the loop's exception handler."""
+        """Call one callback. Its exceptions go to the loop's exception handler."""
         cdef object context = handle.context
         cdef PyObject* returned
         if unchecked_enter(<PyObject*> context) < 0:
@@ -426,7 +426,7 @@ cdef class Dispatcher(Calls):
         return self.failed(handle, error)
 
     cdef int call_and_watch(self, Runner me, Handle handle) except -1:
-        """As call(), in debug mode: tells of a callback that held up all others. Time in which others ran is
+        """As call(), in debug mode: tells of a callback that blocked all others. Time in which others ran is
         its own affair."""
         cdef int64_t began = monotonic_ns()
         me.away = 0
@@ -477,7 +477,7 @@ cdef class Dispatcher(Calls):
         return 0
 
     cdef int enter(self, object task) except -1:
-        """Makes asyncio's notes: this loop runs, and this is its current task."""
+        """Make asyncio's notes: this loop runs, and this is its current task."""
         note_running(self.loop)
         if task is not None:
             swap_task(self.loop, task)
@@ -486,7 +486,7 @@ cdef class Dispatcher(Calls):
         return 0
 
     cdef int leave(self) except -1:
-        """Takes the notes away. No task is the current one."""
+        """Take the notes away. No task is the current one."""
         set_asyncgen_hooks(NULL, NULL, 0)
         note_running(None)
         return 0

@@ -53,7 +53,10 @@ class _NoSelector(selectors.BaseSelector):
     """In the place of the selector that an asyncio loop usually waits in."""
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        raise NotImplementedError("this loop waits in the engine's loop: use add_reader() and add_writer()")
+        raise NotImplementedError(
+            "this loop has no selector, because it waits in the engine's loop: use add_reader() and "
+            "add_writer()"
+        )
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
         raise KeyError(fileobj)
@@ -66,7 +69,7 @@ class _NoSelector(selectors.BaseSelector):
 
 
 class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
-    """An asyncio event loop beside which tasklets run, and in which a call that blocks holds up its own task
+    """An asyncio event loop beside which tasklets run, and in which a call that blocks blocks its own task
     only."""
 
     of_thread = False
@@ -112,7 +115,7 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
         self._add_callback(handle)
 
     def run_forever(self) -> None:
-        """Runs the loop until stop(). The calling tasklet waits, all others go on."""
+        """Run the loop until stop(). The calling tasklet waits, all others go on."""
         here = _running.setdefault(current_loop(), [])
         here.append(self)
         try:
@@ -121,7 +124,7 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
             here.remove(self)
 
     def close(self) -> None:
-        """Closes the loop, which must not be running. Callbacks that are due are not called any more."""
+        """Close the loop, which must not be running. Callbacks that are due are not called any more."""
         if self.is_closed():
             return
         super().close()
@@ -190,7 +193,7 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
     # -- signals ---------------------------------------------------------------------------------------------
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
-        """callback(*args) is called in the loop when the signal comes. In the main thread only."""
+        """Call callback(*args) in the loop when the signal arrives. Only in the main thread."""
         if coroutines.iscoroutine(callback) or inspect.iscoroutinefunction(callback):
             raise TypeError("coroutines cannot be used with add_signal_handler()")
         self._check_signal(sig)
@@ -218,7 +221,7 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
             ) from error
 
     def remove_signal_handler(self, sig: int) -> bool:
-        """Takes the signal's handler away. Returns whether there was one."""
+        """Remove the handler of the signal. Return whether there was one."""
         self._check_signal(sig)
         if self._signal_handlers.pop(sig, None) is None:
             return False
@@ -261,11 +264,11 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
     @executor.setter
     def executor(self, value: str) -> None:
         if value not in ("threads", "tasklets"):
-            raise ValueError(f"executor is 'threads' or 'tasklets', not {value!r}")
+            raise ValueError(f"executor must be 'threads' or 'tasklets', not {value!r}")
         self._executor = value
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
-        """func(*args) in the executor; for None see `executor`."""
+        """Call func(*args) in the executor; for None see `executor`."""
         if executor is None and self._default_executor is self._threads:
             self._check_default_executor()
             if self._executor == "tasklets" or (
@@ -290,20 +293,20 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
         return future
 
     async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
-        """Waits for the calls of run_in_executor(None, ...); nothing more is accepted."""
+        """Wait for the calls of run_in_executor(None, ...), and refuse further calls."""
         await super().shutdown_default_executor(*args, **kwargs)
         if self._calls:
             await asyncio.wait(self._calls, **kwargs)
 
 
 def running_loop() -> EventLoop | None:
-    """The EventLoop that runs in this thread, the last that was started if there are several."""
+    """Return the EventLoop that runs in this thread, the last that was started if there are several."""
     here = _running.get(current_loop())
     return here[-1] if here else None
 
 
 def new_event_loop() -> EventLoop:
-    """A new EventLoop: asyncio.run(main(), loop_factory=new_event_loop), from Python 3.12 on."""
+    """Return a new EventLoop: asyncio.run(main(), loop_factory=new_event_loop), from Python 3.12 on."""
     return EventLoop()
 
 
@@ -327,7 +330,7 @@ class DatagramTransport(_SelectorDatagramTransport):  # type: ignore[misc]
             self._extra["peername"] = _NoName()
 
     def sendto(self, data: Any, addr: Any = None) -> None:
-        """Sends the datagram to the address, or to the peer of a connected endpoint. Never waits."""
+        """Send the datagram to the address, or to the peer of a connected endpoint. Never waits."""
         if self._sock is None:  # connection_lost() was called; the base looks for that in connected ones only
             logger.warning("socket.send() raised exception.")
         else:

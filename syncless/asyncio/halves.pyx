@@ -99,7 +99,7 @@ cdef class Half(ReadyHandle):
         raise NotImplementedError
 
     cdef bint is_wanted(self) noexcept:
-        """Whether it is to be called when the socket is ready."""
+        """Return whether it is to be called when the socket is ready."""
         return False
 
     cdef int look_again(self) except -1:
@@ -240,7 +240,7 @@ cdef class WriteBuffer:
         self.parts = []
 
     cdef int put(self, object data, Py_ssize_t sent) except -1:
-        """Adds the data, of which `sent` bytes have been sent already. A mutable object is copied."""
+        """Add the data, of which `sent` bytes have been sent already. A mutable object is copied."""
         if type(data) is bytes and (self.size == 0 or sent == 0):
             self.parts.append(data)
             self.size += PyBytes_GET_SIZE(data) - sent
@@ -253,7 +253,7 @@ cdef class WriteBuffer:
         return 0
 
     cdef int transmit(self, int fd) except -1:
-        """Sends what the socket takes now. Returns whether it may take more: true after a megabyte."""
+        """Send what the socket takes now. Return whether it may take more: true after a megabyte."""
         cdef iovec pieces[PIECES]
         cdef msghdr message
         cdef Py_ssize_t sent = 0, i, count
@@ -384,7 +384,7 @@ cdef class Writer(Half):
         return 0
 
     cdef int check(self, str function, Py_ssize_t size) except -1:
-        """Whether there is something to send, and a peer. Raises where a write is a mistake."""
+        """Whether there is something to send, and a peer. Raise where a write is a mistake."""
         if self.ended:
             raise RuntimeError(f"Cannot call {function}() after write_eof()")
         if self.empty_waiter is not None:

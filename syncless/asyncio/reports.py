@@ -29,8 +29,8 @@ class Site(NamedTuple):
 
 
 def waiting_site(why: str) -> Site | None:
-    """The running code, which is about to wait, as its author would look for it: the innermost line that is
-    no library's, and the function of the library that it calls. None for a library's own callback."""
+    """Return the running code, which is about to wait, as its author would look for it: the innermost line
+    that is no library's, and the function of the library that it calls. None for a library's own callback."""
     frame: FrameType | None = sys._getframe(1)
     inner = None
     while frame is not None and _is_library(frame):
@@ -49,15 +49,15 @@ def _is_library(frame: FrameType) -> bool:
 
 
 def tell_wait(task: Any, site: Site, seconds: float) -> None:
-    """A callback or task has waited in calls that stop any other loop."""
+    """Report a callback or task that has waited in calls that would block any other loop."""
     logger.warning(
-        "waited %.3f s in %s at %s:%d; only this task was held up: %s",
+        "waited %.3f s in %s at %s:%d; only this task was blocked: %s",
         *(seconds, site.function, site.file, site.line, task),
     )
 
 
 def describe(handle: Any) -> str:
-    """The repr() of a handle."""
+    """Return the repr() of a handle."""
     said = [type(handle).__name__]
     if handle.cancelled():
         said.append("cancelled")
@@ -70,7 +70,7 @@ def describe(handle: Any) -> str:
 
 
 def tell_failure(loop: Any, handle: Any, error: BaseException) -> None:
-    """The callback raised."""
+    """Report an exception of the callback."""
     context = {"message": f"Exception in callback {_source(handle)}", "exception": error, "handle": handle}
     if handle._source_traceback:
         context["source_traceback"] = handle._source_traceback
@@ -78,7 +78,7 @@ def tell_failure(loop: Any, handle: Any, error: BaseException) -> None:
 
 
 def tell_slow(loop: Any, handle: Any, callback: Any, seconds: float) -> None:
-    """In debug mode: nothing else of the loop could run for so long."""
+    """Report, in debug mode, a callback that blocked the loop for so long."""
     if seconds >= loop.slow_callback_duration:
         task = getattr(callback, "__self__", None)
         logger.warning(

@@ -90,12 +90,12 @@ class TaskletCall(asyncio.Future[T]):
 def call_in_tasklet(
     loop: asyncio.AbstractEventLoop, function: Callable[..., T], *args: Any, **kwargs: Any
 ) -> TaskletCall[T]:
-    """A future of the loop for what function(*args, **kwargs) returns or raises in a new tasklet."""
+    """Return a future of the loop for what function(*args, **kwargs) returns or raises in a new tasklet."""
     return TaskletCall(loop, partial(function, *args, **kwargs))
 
 
 def _take_back(function: Any, value: Any) -> None:
-    """Nobody will have what the function has returned. `lock_acquire` is the patched method of locks."""
+    """Give back a value that nobody will receive: an item of a queue, or a lock."""
     method = function.func if isinstance(function, partial) else function
     owner: Any = getattr(method, "__self__", None)
     name = getattr(method, "__name__", "")
@@ -120,9 +120,10 @@ def _storable(error: BaseException) -> BaseException:
 
 def in_tasklet(function: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio.Future[T]:
     """Awaitable: runs function(*args, **kwargs), which may block, in a tasklet, and gives what it returns or
-    raises. It has a copy of the present context.
+    raises. It runs with a copy of the current context.
 
     As asyncio.to_thread(), without a thread. For code that waits in C, which tasklets cannot share a thread
-    with, use asyncio.to_thread(). Cancelling the future kills the tasklet. RuntimeError if no loop runs.
+    with, use asyncio.to_thread(). Cancelling the future kills the tasklet. Raise RuntimeError if no loop
+    runs.
     """
     return call_in_tasklet(asyncio.get_running_loop(), function, *args, **kwargs)

@@ -196,7 +196,7 @@ cdef class SocketTransport(Endpoint):
             try:
                 self.follow()
             except OSError as error:                    # no memory: a transport that hears nothing never ends
-                self._fatal_error(error, "Fatal error: the transport cannot be waited for.")
+                self._fatal_error(error, "Fatal error: cannot wait for the transport.")
 
     cdef int on_ready(self, Loop engine, int bits) except -1:
         if bits & READ and self.reader is not None:
@@ -209,7 +209,7 @@ cdef class SocketTransport(Endpoint):
     # -- writing ---------------------------------------------------------------------------------------------
 
     def write(self, data):
-        """Sends the data, at once as far as the socket takes it. Never waits."""
+        """Send the data, at once as far as the socket takes it. Never waits."""
         self.writing.write(data)
 
     def writelines(self, list_of_data):
@@ -225,7 +225,7 @@ cdef class SocketTransport(Endpoint):
         return True
 
     def get_write_buffer_size(self):
-        """Bytes that were written and are unsent."""
+        """Return bytes that were written and are unsent."""
         return self.writing.unsent.size
 
     def get_write_buffer_limits(self):
@@ -238,8 +238,8 @@ cdef class SocketTransport(Endpoint):
         self.writing.set_limits(high, low)
 
     def _make_empty_waiter(self):
-        """A future for the moment when nothing is unsent. Nothing can be written until _reset_empty_waiter().
-        asyncio's sendfile() asks for it."""
+        """Return a future for the moment when nothing is unsent. Nothing can be written until
+        _reset_empty_waiter(). asyncio's sendfile() asks for it."""
         if self.writing.empty_waiter is not None:
             raise RuntimeError("Empty waiter is already set")
         waiter = self.writing.empty_waiter = self.loop.create_future()
@@ -253,7 +253,7 @@ cdef class SocketTransport(Endpoint):
     # -- its end ---------------------------------------------------------------------------------------------
 
     def close(self):
-        """Closes the connection when all has been sent. The protocol gets nothing more."""
+        """Close the connection when all has been sent. The protocol gets nothing more."""
         if self.closing:
             return
         self.closing = True
@@ -263,7 +263,7 @@ cdef class SocketTransport(Endpoint):
             self.loop.call_soon(self._call_connection_lost, None, context=self.context)
 
     def abort(self):
-        """Closes the connection now."""
+        """Close the connection now."""
         self._force_close(None)
 
     cdef object went_wrong(self, error, message):

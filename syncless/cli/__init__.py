@@ -2,7 +2,7 @@
 
 ``syncless APP`` serves, ``run`` runs a patched program, ``console`` is a prompt, ``status`` shows what a
 server does, ``trace`` what its tasklets do. ``syncless`` and ``python -m syncless`` are the same. Each
-command has a file. arguments.py has the options of the serving command.
+command has its own file. arguments.py has the options of the serving command.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from syncless.server.program.firstprocess import begin_in_child
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command and returns its exit status."""
+    """Run the command and return its exit status."""
     open_missing()
     arguments = sys.argv[1:] if arguments is None else arguments
     command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])

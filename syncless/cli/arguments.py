@@ -73,7 +73,7 @@ def _help(group: Group) -> None:
 
 
 PATCHED_ON_REQUEST = {
-    "cpu": "run long computations (compression, hashing) in threads",
+    "cpu": "run long computations (compression, hashing) in OS threads",
     "native": "make C libraries that are known to be safe wait cooperatively",
 }
 """Area -> help."""
@@ -108,8 +108,8 @@ example:
 
 
 def parse(arguments: list[str]) -> Chosen:
-    """All options: from the command line, the environment and the file, or their defaults. If one is wrong,
-    it prints a message and raises SystemExit."""
+    """Return all options: from the command line, the environment and the file, or their defaults. If one is
+    wrong, it prints a message and raises SystemExit."""
     parser = make_parser()
     known = Options()
     try:
@@ -190,11 +190,11 @@ def parse(arguments: list[str]) -> Chosen:
 
 
 def _refuse_of_others(parser: Parser, path: str, options: argparse.Namespace) -> None:
-    """Where root is to become another user, who could else choose the options of root."""
+    """Refuse a file that others can change if root reads it before switching to another user."""
     if (options.user or options.group) and path and is_privileged() and not only_roots(path):
         parser.error(
-            f"{path}: root reads it before it becomes another user, so only root may be able to change it: "
-            "chown root and chmod go-w the file, in a directory that only root may write"
+            f"{path}: root reads this file before switching to another user, so only root may be able to "
+            "change it: chown root and chmod go-w the file, in a directory that only root may write to"
         )
 
 

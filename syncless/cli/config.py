@@ -28,24 +28,24 @@ VARIABLES = {
     "SYNCLESS_CONFIG": "path of the configuration file, like `--config`",
     "SYNCLESS_CONSOLE": "`1`, or the path of a socket: `syncless console PID` (or the path) may attach",
     "SYNCLESS_LOOP": "`epoll` (default on Linux), `kqueue`, `poll` or `select`: how the loop waits",
-    "SYNCLESS_RESOLVER": "`thread`: names are looked up by the C library, in threads",
-    "SYNCLESS_CHUNK_CACHE": "`0`: frame stacks are unmapped, as by the interpreter, and not kept for later",
-    "SYNCLESS_BUILD": "when syncless is built: `release` (default), `debug` or `asan`",
-    "PORT": "port on all addresses, if no other source says `--bind`",
-    "WEB_CONCURRENCY": "number of workers, if no other source says `--workers`",
+    "SYNCLESS_RESOLVER": "`thread`: look up names with the C library, in OS threads",
+    "SYNCLESS_CHUNK_CACHE": "`0`: unmap frame stacks as the interpreter does, instead of keeping them",
+    "SYNCLESS_BUILD": "kind of build, read when syncless is built: `release` (default), `debug` or `asan`",
+    "PORT": "port on all addresses, if no other source sets `--bind`",
+    "WEB_CONCURRENCY": "number of workers, if no other source sets `--workers`",
     "SCRIPT_NAME": "path below which the application is mounted, with gunicorn's worker class only",
     "NO_COLOR": "not empty: no colours on a terminal",
     "TERM": "`dumb`: no colours on a terminal",
     "RES_OPTIONS": "options of the resolver, see resolv.conf(5)",
-    "LD_LIBRARY_PATH": "folders of libraries, where those named to `patch_native()` may be, see ld.so(8)",
+    "LD_LIBRARY_PATH": "folders in which `patch_native()` looks for libraries, see ld.so(8)",
     "LOCALDOMAIN": "search list of the resolver, see resolv.conf(5)",
     "LISTEN_PID": "set by systemd: the process that inherits the sockets",
     "LISTEN_FDS": "set by systemd: number of inherited sockets, from descriptor 3 on",
-    "LISTEN_FDNAMES": "set by systemd: names of these sockets, which are not used",
-    "NOTIFY_SOCKET": "set by systemd: where the server says that it is ready, reloads or stops",
-    "WATCHDOG_USEC": "set by systemd: microseconds within which the server must say that it is alive",
-    "WATCHDOG_PID": "set by systemd: the process that must say so",
-    "XDG_RUNTIME_DIR": "directory in which the sockets of `syncless console` are made",
+    "LISTEN_FDNAMES": "set by systemd: names of these sockets (not used)",
+    "NOTIFY_SOCKET": "set by systemd: where the server reports that it is ready, reloads or stops",
+    "WATCHDOG_USEC": "set by systemd: microseconds within which the server must report that it is alive",
+    "WATCHDOG_PID": "set by systemd: the process that must report it",
+    "XDG_RUNTIME_DIR": "directory for the sockets of `syncless console`",
 }
 """Every environment variable that syncless reads -> its meaning."""
 RESERVED = (
@@ -95,8 +95,8 @@ class Options:
     # -- a file --
 
     def from_file(self, path: str | None) -> tuple[Values, str]:
-        """The options of that file, or of the first file in FILES that has options; and its name.
-        ConfigError, OSError."""
+        """Return the options of that file, or of the first file in FILES that has options; and its name.
+        Raise ConfigError or OSError on failure."""
         for name in FILES if path is None else (path,):
             try:
                 with of_option("--config"):
@@ -159,8 +159,8 @@ class Options:
     # -- the environment --
 
     def from_variables(self, environ: Mapping[str, str]) -> Values:
-        """The options of SYNCLESS_*: lists separated by commas, true or false, SYNCLESS_LIMIT_name for
-        limits. Other names get a warning: the prefix is not ours alone. ConfigError."""
+        """Return the options of SYNCLESS_*: lists separated by commas, true or false, SYNCLESS_LIMIT_name for
+        limits. Other names get a warning: the prefix is not ours alone. Raise ConfigError on failure."""
         values: Values = {}
         limits: dict[str, Any] = {}
         names = [*self.names, *(f"limit_{name}" for name in defaults())]
@@ -172,11 +172,11 @@ class Options:
             name = variable.removeprefix("SYNCLESS_").lower()
             try:
                 if name in IN_FILES_ONLY:
-                    raise ValueError(f"no variable sets {name}; use the configuration file")
+                    raise ValueError(f"{name} cannot be set by a variable; use the configuration file")
                 if name not in names:
                     near = closest(name, names)
                     advice = f"; did you mean SYNCLESS_{near.upper()}?" if near else ""
-                    complain(f"the environment variable {variable} is unknown and sets nothing{advice}")
+                    complain(f"the environment variable {variable} is unknown and has no effect{advice}")
                 elif name.startswith("limit_"):
                     limits[name.removeprefix("limit_")] = limit_value(name.removeprefix("limit_"), text)
                 else:
@@ -202,7 +202,7 @@ class Options:
 
 @contextlib.contextmanager
 def of_option(name: str) -> Iterator[None]:
-    """An error in the block names the option beside its file."""
+    """Make an error in the block name the option beside its file."""
     try:
         yield
     except ConfigError as error:
@@ -212,13 +212,13 @@ def of_option(name: str) -> Iterator[None]:
 
 
 def reason_of(error: OSError) -> str:
-    """The error as a user reads it."""
+    """Return the text of the error for users."""
     return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
 
 
 def text_of(path: str) -> str:
-    """The text of a file that the user has named: UTF-8, with or without a byte order mark. ConfigError,
-    OSError."""
+    """Return the text of a file that the user has named: UTF-8, with or without a byte order mark. Raise
+    ConfigError or OSError on failure."""
     with readable(path) as found, open(found, "rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
@@ -230,7 +230,7 @@ def text_of(path: str) -> str:
 
 
 def from_platform(environ: Mapping[str, str]) -> Values:
-    """PORT and WEB_CONCURRENCY, as Heroku and its like set them."""
+    """Return the options from PORT and WEB_CONCURRENCY, which platforms such as Heroku set."""
     values: Values = {}
     port, workers = environ.get("PORT"), environ.get("WEB_CONCURRENCY")
     if port:
@@ -246,7 +246,7 @@ def from_platform(environ: Mapping[str, str]) -> Values:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name."""
+    """Return the end of a message about an unknown name."""
     found = closest(name, known := list(known))
     return f"; did you mean {found!r}?" if found else f"; choose from {', '.join(sorted(known))}"
 
@@ -264,7 +264,7 @@ def _line(text: str, key: str) -> str:
 
 
 def _read_toml(name: str, text: str) -> Mapping[str, Any]:
-    """ConfigError."""
+    """Return the parsed file. Raise ConfigError if it is malformed."""
     try:
         import tomllib  # type: ignore[import-not-found]  # takes long to load
     except ImportError:  # it is there since Python 3.11
@@ -293,7 +293,7 @@ def _scalar(option: Option, value: Any) -> Any:
 
 
 def _items(option: Option, value: Any) -> list[tuple[str, Any]]:
-    """Of a table in a file, or of the parts of a variable."""
+    """Return the items of a table in a file, or of the parts of a variable."""
     if isinstance(value, list):
         return [option.read(_is(str, one)) for one in value]
     rows = _limits(_table(value)) if option.name == "limits" else _table(value)
@@ -303,7 +303,7 @@ def _items(option: Option, value: Any) -> list[tuple[str, Any]]:
 
 
 def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a table and of those in it, by dotted keys."""
+    """Yield the values of a table and of nested tables, by dotted keys."""
     for key, value in table.items():
         if isinstance(value, Mapping) and value:
             yield from _leaves(value, f"{before}{json.dumps(key)}.")
@@ -312,7 +312,7 @@ def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
 
 
 def show(values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
-    """The options as a syncless.toml, each with its source."""
+    """Return the options as a syncless.toml, each with its source."""
     lines, tables = [], []
     for dest, value in values.items():
         name, source = TABLES.get(dest, dest), sources.get(dest, "default")

@@ -1,5 +1,5 @@
-"""Options of other servers that are typed out of habit. Where one of ours means the same they
-are taken, else the answer is what to write instead.
+"""Options of other servers that users type out of habit. An option with an equivalent here is accepted; for
+any other a message says what to write instead.
 
 peers.py has the options that are not taken, and the tables of the pages.
 
@@ -127,7 +127,7 @@ MODES = {
     **dict.fromkeys(("auto", "v1", "v2", "true", "1"), (PROXY,)),
     **dict.fromkeys(("off", "false", "none", "0"), ()),
 }
-"""What gunicorn takes as a value of it -> ours, which takes none and understands both versions."""
+"""Values that gunicorn accepts for it -> ours, which takes none and understands both versions."""
 
 BY_VALUE = {
     "--listen": (r"\d+", "--limit backlog={}"),
@@ -151,8 +151,8 @@ class Foreign(Exception):
 
 
 def translated(arguments: Sequence[str], spelled: dict[str, str] | None = None) -> list[str]:
-    """The arguments with our options in the place of others'. Foreign. ``spelled``: gets for each of ours
-    what has been written."""
+    """Return the arguments with our options in the place of others'. Foreign. ``spelled``: gets for each of
+    ours what has been written."""
     spelled = {} if spelled is None else spelled
     rest = list(arguments)
     ours: list[str] = []
@@ -178,7 +178,7 @@ def translated(arguments: Sequence[str], spelled: dict[str, str] | None = None) 
         if name == PROXY and (equals or (rest and rest[0].lower() in MODES)):
             mode = value if equals else rest.pop(0)
             if mode.lower() not in MODES:
-                raise Foreign(f"{PROXY} takes auto, v1, v2, off or nothing, not {mode!r}")
+                raise Foreign(f"{PROXY} must be auto, v1, v2, off or nothing, not {mode!r}")
             ours += MODES[mode.lower()]
             continue
         if name not in ACCEPTED and name not in TOGETHER:
@@ -199,7 +199,8 @@ def translated(arguments: Sequence[str], spelled: dict[str, str] | None = None) 
 
 
 def _by_value(name: str, value: str) -> list[str] | None:
-    """Our options for one whose value shows what is meant; None for others. Foreign."""
+    """Return our options for one whose value shows the intention, or None. Raise Foreign if there is no
+    equivalent."""
     pattern, instead = BY_VALUE.get(name, ("", ""))
     if not pattern or not re.fullmatch(pattern, value):
         return None
@@ -209,7 +210,7 @@ def _by_value(name: str, value: str) -> list[str] | None:
 
 
 def _made_of(given: dict[str, str], trust: bool | None, others: list[str]) -> list[str]:
-    """The options that several of theirs make together."""
+    """Return the options that several of theirs make together."""
     made = []
     if HOST in given or PORT in given:
         host, port = (given.get(name, TOGETHER[name]) for name in (HOST, PORT))
@@ -255,7 +256,7 @@ HOOK = "write a function for --hook {}=module:function; docs/howto/hooks.md has 
 SETTINGS = {
     "logconfig_dict": "write [logging] in syncless.toml",
     "secure_scheme_headers": FIELDS,
-    "tmp_upload_dir": "leave it out: a body is read as it comes",
+    "tmp_upload_dir": "leave it out: a body is read as it arrives",
     "default_proc_name": "leave it out: pip install 'syncless[titles]' names the processes",
     "ssl_context": "write serve(ssl_context=...) in a program",
     **dict.fromkeys(("on_starting", "when_ready"), HOOK.format("on_start")),
@@ -273,7 +274,8 @@ SETTINGS = {
 
 
 def options_of(path: str) -> list[str]:
-    """The settings of the file as arguments of a command line. Foreign names those that need an answer."""
+    """Return the settings of the file as arguments of a command line. Raise Foreign, which names the settings
+    that need a message."""
     with of_option("--config"):
         text = text_of(path)
     settings: dict[str, Any] = {"__file__": path, "__name__": "__config__"}

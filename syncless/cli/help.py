@@ -37,7 +37,7 @@ WORDS = {"expected one argument": "needs a value"}
 
 
 def is_written(name: str, word: str) -> bool:
-    """Whether the word of a command line is that option."""
+    """Return whether the word of a command line is that option."""
     return word.partition("=")[0] == name or (len(name) == 2 and name[0] == "-" and word.startswith(name))
 
 
@@ -77,7 +77,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """A sentence that begins with the option as the user has written it, without the usage."""
+        """Print a sentence that begins with the option as the user wrote it, without the usage, and exit."""
         found = re.match("argument ([^:]+): (.*)", message, re.DOTALL)
         if found:
             message = self._told(found[1].split("/"), WORDS.get(found[2], found[2]))
@@ -98,7 +98,7 @@ class Parser(argparse.ArgumentParser):
         self.show(self.format_common(), sys.stdout if file is None else file)
 
     def format_common(self) -> str:
-        """The help with the options of COMMON."""
+        """Return the help with the options of COMMON."""
         known = self._option_string_actions
         formatter = self._get_formatter()
         formatter.add_usage(self.usage, [], [])
@@ -133,14 +133,14 @@ class Version(argparse.Action):
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """``-b, --bind ADDRESS`` instead of ``-b ADDRESS, --bind ADDRESS``."""
+    """Return ``-b, --bind ADDRESS`` instead of ``-b ADDRESS, --bind ADDRESS``."""
 
     def __init__(self, prog: str, **options: Any):
         width = min(WIDEST, argparse.HelpFormatter(prog)._width)
         super().__init__(prog, max_help_position=COLUMN, width=width)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Wraps a sentence, and leaves lines as they are."""
+        """Wrap a sentence, and leave lines as they are."""
         return super()._fill_text(text, width, indent) if "\n" in text else textwrap.fill(text, width)
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
@@ -151,18 +151,18 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def is_colourful(stream: IO[str]) -> bool:
-    """Whether escape sequences may be written there; see https://no-color.org."""
+    """Return whether escape sequences may be written there; see https://no-color.org."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def painted(text: str) -> str:
-    """The help with its headings in bold and its options in green."""
+    """Return the help with its headings in bold and its options in green."""
     text = re.sub(r"^(\w[^:\n]*:)", rf"{BOLD}\1{PLAIN}", text, flags=re.MULTILINE)
     return re.sub(r"^  ((?:-\w, )?--[\w-]+|\w+(?= \())", rf"  {GREEN}\1{PLAIN}", text, flags=re.MULTILINE)
 
 
 def limit_rows() -> list[argparse.Action]:
-    """Each limit, as a row of the help that is no option."""
+    """Return each limit, as a row of the help that is no option."""
     texts = explained()
     return [
         argparse.Action(
@@ -176,7 +176,7 @@ def limit_rows() -> list[argparse.Action]:
 
 
 def measure(name: str, value: Any) -> str:
-    """A limit's default with its unit: 1 GiB, 30 s, 240 B/s, 100."""
+    """Return a limit's default with its unit: 1 GiB, 30 s, 240 B/s, 100."""
     if value and name.endswith("_seconds"):
         return f"{value:g} s"
     if not value or not name.endswith(("_bytes", "_rate", "_line")):
@@ -188,7 +188,7 @@ def measure(name: str, value: Any) -> str:
 
 
 def explained() -> dict[str, str]:
-    """The sentences below the fields of Limits; none where its source is not installed."""
+    """Return the sentences below the fields of Limits; none where its source is not installed."""
     import ast  # it and inspect take long to load
     import inspect
 

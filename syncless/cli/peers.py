@@ -63,7 +63,7 @@ INSTEAD = {
     "--reload-engine": "leave it out: the operating system reports changes",
     "--spew": "leave it out: docs/howto/debugging.md has other ways to look",
     "--no-sendfile": "leave it out: wsgi.file_wrapper uses sendfile where it can",
-    "--initgroups": "leave it out: the groups of --user are always taken",
+    "--initgroups": "leave it out: the groups of --user always apply",
     "--access-logformat": "write --access-log-format with Apache's atoms: %h in place of %(h)s",
     "--capture-output": "leave it out: the service manager takes standard output",
     "-R": "leave it out: the service manager takes standard output",
@@ -136,11 +136,11 @@ INSTEAD = {
     "--read-timeout": "write --limit head_seconds=N and --limit body_seconds=N",
     "--request-timeout": "write --limit head_seconds=N and --limit body_seconds=N, in seconds",
     "--http1-header-read-timeout": "write --limit head_seconds=N, in seconds",
-    "--http1-keep-alive": "leave it out: connections are kept, for --limit idle_seconds=N",
+    "--http1-keep-alive": "leave it out: connections stay open for --limit idle_seconds=N",
     "--no-http1-keep-alive": "write --limit idle_seconds=N with a small number",
     "--http1-buffer-size": "write --limit head_bytes=N",
-    "--http1-pipeline-flush": "leave it out: pipelined requests are always answered together",
-    "--no-http1-pipeline-flush": "leave it out: pipelined requests are always answered together",
+    "--http1-pipeline-flush": "leave it out: responses to pipelined requests are always sent together",
+    "--no-http1-pipeline-flush": "leave it out: responses to pipelined requests are always sent together",
     "--drain-delay": "write --limit stop_delay_seconds=N, in seconds",
     "--scheme": "write --trusted PROXY and --trusted-field x-forwarded-proto",
     "--url-scheme": "write --trusted PROXY and --trusted-field x-forwarded-proto",
@@ -176,10 +176,10 @@ INSTEAD = {
     "--websocket-max-frame-size": "write --limit websocket_bytes=N, for the whole message",
     "--websocket_timeout": "leave it out: the application closes its WebSockets",
     "--websocket_connect_timeout": "leave it out: the application bounds its handshake",
-    "--application-close-timeout": "leave it out: an application is not killed after its client has left",
+    "--application-close-timeout": "leave it out: a request is not killed after its client has left",
     "--lifespan-scope": "leave it out: each worker has a lifespan of its own",
-    "--reload-ignore-worker-failure": "leave it out: after a failure the old code goes on",
-    "--no-reload-ignore-worker-failure": "leave it out: after a failure the old code goes on",
+    "--reload-ignore-worker-failure": "leave it out: after a failure the old code keeps running",
+    "--no-reload-ignore-worker-failure": "leave it out: after a failure the old code keeps running",
     "--reload-tick": "leave it out: the operating system reports changes",
     **dict.fromkeys(("--reload-ignore-dirs", "--reload-ignore-patterns", "--reload-ignore-paths"), PATTERNS),
     "--respawn-failed-workers": "leave it out: workers that died are replaced",
@@ -192,12 +192,12 @@ INSTEAD = {
     "--metrics-port": "write --metrics ADDRESS:PORT",
     "--metrics-host": "write --metrics ADDRESS:PORT",
     "--metrics-address": "write --metrics ADDRESS:PORT",
-    "--metrics-scrape-interval": "leave it out: metrics are made when they are asked for",
+    "--metrics-scrape-interval": "leave it out: metrics are computed on request",
     "--static-path-route": "write --static /PREFIX=DIR",
     "--static-path-mount": "write --static /PREFIX=DIR",
-    "--static-path-dir-to-file": "leave it out: let the application answer for a directory",
+    "--static-path-dir-to-file": "leave it out: let the application respond for a directory",
     "--static-path-expires": "write --static-max-age SECONDS",
-    "--compress-static": "leave it out: compressed siblings of static files are always served",
+    "--compress-static": "leave it out: precompressed static files are always served",
     "--health-check-path": "write --health /PATH, below which /livez and /readyz are",
     "--request-id": "write --request-ids",
     "--trace-context": "write --request-ids",
@@ -227,7 +227,8 @@ INSTEAD = {
         ("--module", "--wsgi-file", "--callable"), "name the application without it: module:attribute"
     ),
     **dict.fromkeys(
-        ("--ini", "--yaml", "--xml", "--json"), "docs/moving/uwsgi.md tells how it becomes a syncless.toml"
+        ("--ini", "--yaml", "--xml", "--json"),
+        "docs/moving/uwsgi.md explains how to convert it to a syncless.toml",
     ),
     "--https": "write --bind https://ADDRESS:PORT --certfile FILE --keyfile FILE",
     "--log-format": "write --access-log-format with Apache's atoms: %h in place of %(addr)",
@@ -639,7 +640,7 @@ UWSGI = (
 
 
 def of_gunicorn() -> set[str]:
-    """The options of its column."""
+    """Return the options of its column."""
     return {
         name
         for rows in TABLE.values()
@@ -649,7 +650,7 @@ def of_gunicorn() -> set[str]:
 
 
 def answer(name: str) -> str:
-    """What to do instead of the option, as the end of a sentence; "" if no other server has it."""
+    """Return what to do instead of the option, as the end of a sentence; "" if no other server has it."""
     if name in INSTEAD:
         return INSTEAD[name]
     for names, ours in _cells():
@@ -659,7 +660,7 @@ def answer(name: str) -> str:
 
 
 def _sentence(cell: str) -> str:
-    """The text of a cell as what to do."""
+    """Return the text of a cell as what to do."""
     word, colon, rest = cell.partition(": ")
     if word in ("not supported", "none"):
         return f"leave it out{colon}{rest}"
@@ -669,7 +670,7 @@ def _sentence(cell: str) -> str:
 
 
 def _cells() -> Iterator[tuple[list[str], str]]:
-    """The options of each row, and our cell."""
+    """Yield the options of each row, and our cell."""
     for rows in TABLE.values():
         for row in rows:
             yield re.findall(r"`(--?[^`\s]+)`", " ".join(row[1:5])), row.ours
@@ -681,7 +682,7 @@ def _cells() -> Iterator[tuple[list[str], str]]:
 
 
 def _plain(cell: str) -> str:
-    """Markdown as a terminal shows it: a link is the file to which it leads."""
+    """Return Markdown as plain text for a terminal: a link becomes the name of its file."""
 
     def link(found: re.Match[str]) -> str:
         page = re.sub(r"^(\.\./)+|#.*", "", found[2])
@@ -692,7 +693,7 @@ def _plain(cell: str) -> str:
 
 
 def table(peers: str) -> str:
-    """The rows of a page, in Markdown."""
+    """Return the rows of a page, in Markdown."""
     if peers == "uwsgi":
         return "".join(f"| {theirs} | {ours} |\n" for theirs, ours in UWSGI)
     text = ""

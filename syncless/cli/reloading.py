@@ -26,9 +26,9 @@ PAUSE_SECONDS = 0.05
 
 @contextlib.contextmanager
 def watched(paths: list[str], what: str = "code") -> Iterator[None]:
-    """Watches files as long as the block lasts, and from before it begins: no change that comes after a file
-    was imported is missed. A change sends SIGHUP. ``what``: "code", below these paths, too; or
-    "certificates", whose files they are. OSError if a path does not exist."""
+    """Watch files while the block runs, and from before it begins, so that no change after an import is
+    missed. A change sends SIGHUP. ``what``: "code", below these paths, too; or "certificates", whose files
+    they are. Raise OSError if a path does not exist."""
     for path in paths:
         os.stat(path)
     command = [sys.executable, "-m", "syncless.cli.watching", what, str(os.getpid()), *paths]
@@ -46,8 +46,8 @@ def watched(paths: list[str], what: str = "code") -> Iterator[None]:
 
 
 def until_it_starts(serve: Callable[[], T]) -> T | None:
-    """Calls serve(), and while no worker can start, again after each change of a file. Returns None if
-    SIGTERM or SIGINT ends the wait."""
+    """Call serve(), and while no worker can start, again after each change of a file. Return None if SIGTERM
+    or SIGINT ends the wait."""
     came: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:

@@ -45,7 +45,7 @@ from syncless.wsgi import (
 
 
 def serve_command(arguments: list[str]) -> int:
-    """Serves until a signal stops it. Returns the exit status."""
+    """Serve until a signal stops it. Return the exit status."""
     options = parse(arguments)
     name = str(Declared(names_of(options)))
     becomes = options.user is not None or options.group is not None  # and imports then
@@ -109,7 +109,7 @@ def serve_command(arguments: list[str]) -> int:
 
 
 def _check(options: argparse.Namespace, application: Any, settings: dict[str, Any]) -> None:
-    """Looks at all that `serve` would use, in its order: what is the user's is imported by the user."""
+    """Look at all that `serve` would use, in its order: what is the user's is imported by the user."""
     privileges = Privileges.of(options.user, options.group)
     native, threads = settings.pop("native"), settings.pop("native_threads")
     program = arguments_of(options, PROGRAM)
@@ -129,14 +129,15 @@ def _check(options: argparse.Namespace, application: Any, settings: dict[str, An
 
 
 def names_of(options: argparse.Namespace) -> Any:
-    """The application's name, or those of several by their paths."""
+    """Return the application's name, or those of several by their paths."""
     named = {"/": options.application} if options.application else {}
     mounts = dict(options.mounts)
     return {**named, **mounts} if mounts else options.application
 
 
 def set_variables(path: str) -> None:
-    """Those of a file of NAME=VALUE that the environment does not have. OSError, ValueError."""
+    """Set variables from a file of NAME=VALUE lines unless the environment has them. Raise OSError or
+    ValueError on failure."""
     try:
         from dotenv import load_dotenv
     except ImportError:
@@ -151,7 +152,7 @@ def _refuse_file(error: OSError, options: Chosen, status: int) -> int:
 
 
 def _refuse(application: str, error: Exception, options: Chosen) -> int:
-    """Says why it cannot be served; the exit status."""
+    """Say why it cannot be served; the exit status."""
     if isinstance(error, ApplicationFailed):
         print(f"syncless: {application} raised an error:\n{error}", end="", file=sys.stderr)
     else:
@@ -160,7 +161,7 @@ def _refuse(application: str, error: Exception, options: Chosen) -> int:
 
 
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of a `Server` for these options. TypeError, ValueError."""
+    """Return the arguments of a `Server` for these options. Raise TypeError, ValueError."""
     binds = [*options.bind, *(f"fd:{fd}" for fd in options.fd)] or [f"fd:{fd}" for fd in systemd_fds()]
     return {
         **arguments_of(options, SERVER),
@@ -172,7 +173,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def arguments_of(options: argparse.Namespace, where: str) -> dict[str, Any]:
-    """The options that are arguments there, as its caller writes them."""
+    """Return the options that are arguments there, as its caller writes them."""
     arguments = {}
     for option in ROWS:
         if option.where == where and option.name in options:
@@ -183,7 +184,7 @@ def arguments_of(options: argparse.Namespace, where: str) -> dict[str, Any]:
 
 
 def certificates_of(options: argparse.Namespace) -> list[str]:
-    """The files that SIGHUP reads again."""
+    """Return the files that SIGHUP reads again."""
     others = [files for _, files in options.certificates]
     named = [file for files in others for file in ([files] if isinstance(files, str) else files)]
     return [file for file in (options.certfile, options.keyfile, options.client_ca, *named) if file]

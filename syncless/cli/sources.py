@@ -26,7 +26,7 @@ class Chosen(argparse.Namespace):
 
 
 def as_written(message: str, options: Chosen) -> str:
-    """The message with the names of arguments and limits as the user has written them."""
+    """Return the message with the names of arguments and limits as the user has written them."""
     for option in ROWS:
         name = OF_CALLERS.get(option.name, option.name)
         known = next((row for row in ROWS if row.name == name), option)
@@ -45,7 +45,7 @@ def as_written(message: str, options: Chosen) -> str:
 
 
 def written(option: Option, options: Chosen) -> str:
-    """The option by its source."""
+    """Return the option by its source."""
     source = options.sources.get(option.name, "command line")
     word = option.word or f"--{option.name.replace('_', '-')}"
     return _by_source(source, option.name.replace("_", "-"), options.spelled.get(word, word))

@@ -59,8 +59,8 @@ def status(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="syncless status",
-        description="Shows what a server is doing that was started with --status ADDRESS.",
-        epilog="The default ADDRESS is that of SYNCLESS_STATUS, or of the configuration file.",
+        description="Shows what a server started with --status ADDRESS is doing.",
+        epilog="The default ADDRESS comes from SYNCLESS_STATUS, or from the configuration file.",
     )
     parser.add_argument(
         "address", nargs="?", help=":port, 127.0.0.1:port, http://127.0.0.1:port/ or unix:/path"
@@ -72,13 +72,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _configured(file: str | None) -> str:
-    """The address that a server started here would have. NoStatus, ConfigError, OSError."""
+    """Return the address that a server started here would have. NoStatus, ConfigError, OSError."""
     known = Options()
     found, name = known.from_file(file or os.environ.get("SYNCLESS_CONFIG"))
     found |= known.from_variables(os.environ)
     if not found.get("status"):
         where = f"{name} has no `status`" if name else "there is no configuration file with `status` here"
-        raise NoStatus(f"which server? {where}; write its address: syncless status 127.0.0.1:9100")
+        raise NoStatus(
+            f"which server? {where}; write its address, for example syncless status 127.0.0.1:9100"
+        )
     return str(found["status"])
 
 
@@ -86,7 +88,7 @@ def _configured(file: str | None) -> str:
 
 
 def ask(text: str, bind: Bind) -> str:
-    """The status as JSON. NoStatus."""
+    """Return the status as JSON. NoStatus."""
     import http.client  # takes long to load
 
     connection = http.client.HTTPConnection("localhost", timeout=SECONDS)
@@ -102,11 +104,11 @@ def ask(text: str, bind: Bind) -> str:
     except (ConnectionRefusedError, FileNotFoundError):
         raise NoStatus(f"no server listens at {text}; start one with --status {text}") from None
     except TimeoutError:
-        raise NoStatus(f"the server at {text} has not answered for {SECONDS:g} s") from None
+        raise NoStatus(f"the server at {text} has not responded for {SECONDS:g} s") from None
     except http.client.HTTPException as error:
         raise NoStatus(f"{text} is not an HTTP server: {error!r}") from None
     except OSError as error:
-        raise NoStatus(f"cannot ask {text}: {error.strerror or error}") from None
+        raise NoStatus(f"cannot query {text}: {error.strerror or error}") from None
     finally:
         connection.close()
     return body
@@ -127,7 +129,7 @@ def _connect(bind: Bind) -> socket.socket:
 
 
 def _watch(text: str, bind: Bind) -> int:
-    """Until Ctrl-C. A server that is started anew is found again."""
+    """Refresh the status until Ctrl-C. A restarted server is found again."""
     terminal = sys.stdout.isatty()
     colour = is_colourful(sys.stdout)
     shown = lines(json.loads(ask(text, bind)), _width(), colour)
@@ -167,7 +169,7 @@ def _paint(text: str, how: str, colour: bool) -> str:
 
 
 def lines(told: dict[str, Any], width: int, colour: bool) -> list[str]:
-    """The status as text, each line as wide as that at most."""
+    """Return the status as text, each line as wide as that at most."""
     ready = told["ready"]
     totals, workers = told["totals"], told["workers"]
     now = told["history"][-1] if told["history"] else None
@@ -224,11 +226,11 @@ def _worker(worker: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _state(worker: dict[str, Any]) -> tuple[str, str]:
-    """In words, and how they are painted."""
+    """Return the state in words, and their colour."""
     if not worker["answers"]:
-        return f"no answer for {duration(worker['silent_seconds'])}", RED
+        return f"no response for {duration(worker['silent_seconds'])}", RED
     if worker.get("held_seconds", 0.0) > 0.2:
-        return f"stalls for {duration(worker['held_seconds'])}", RED
+        return f"blocked for {duration(worker['held_seconds'])}", RED
     return worker["state"], "" if worker["state"] == "ready" else YELLOW
 
 
@@ -244,7 +246,7 @@ def _request(request: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _stalls(workers: list[dict[str, Any]], width: int, colour: bool) -> Iterator[str]:
-    """The last one of each worker, with the end of its stack."""
+    """Yield the last stall of each worker, with the end of its stack."""
     last = [(worker["pid"], worker["recent_stalls"][0]) for worker in workers if worker.get("recent_stalls")]
     if last:
         yield ""

@@ -16,18 +16,18 @@ COMMAND = "__import__('syncless.debug').debug.tracing.tell({})\n"
 def trace(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="syncless trace",
-        description="Write the runs and waits of all tasklets of a process, and what held its loop, as a "
-        "Chrome trace, which https://ui.perfetto.dev opens. The process must have a console "
+        description="Write a Chrome trace of a process, for https://ui.perfetto.dev: the runs and waits of "
+        "all tasklets, and the code that blocked the loop. The process must have a console "
         "(SYNCLESS_CONSOLE=1).",
     )
     parser.add_argument("target", metavar="PID", help="process ID, or the path of the console's socket")
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long (default 5)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds to trace (default 5)")
     parser.add_argument(
-        "-o", "--output", default="trace.json", metavar="FILE", help="the file (default trace.json)"
+        "-o", "--output", default="trace.json", metavar="FILE", help="output file (default trace.json)"
     )
     options = parser.parse_args(arguments)
     if not 0 < options.seconds < 3600:
-        parser.error("--seconds must be above 0 and below 3600")
+        parser.error("--seconds must be greater than 0 and less than 3600")
     connection = connected(options.target)
     if connection is None:
         return 1
@@ -39,7 +39,7 @@ def trace(arguments: list[str]) -> int:
         print(f"syncless: {error or 'the connection is lost'}", file=sys.stderr)
         return 1
     except ValueError:
-        print(f"syncless: the process told no trace:\n{told.getvalue()}", file=sys.stderr)
+        print(f"syncless: the process sent no trace:\n{told.getvalue()}", file=sys.stderr)
         return 1
     finally:
         connection.close()

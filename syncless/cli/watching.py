@@ -48,7 +48,8 @@ def forget_bytecode(path: str) -> None:
 
 
 def look(path: str) -> tuple[int, ...]:
-    """What differs when a file, or the link to it, has been replaced or written; () if there is none."""
+    """Return values that differ once a file, or the link to it, has been replaced or written; () if there is
+    no file."""
     try:
         about = os.stat(path)
     except OSError:

@@ -14,8 +14,10 @@ from syncless.console.server import VARIABLE, socket_path
 
 HELD_SECONDS = 1.0
 """When the process has been silent for this long, it is asked whether its loop runs. After the same time
-without an answer, the user gets a notice."""
-GREETING = "A prompt in process {}; its tasklets go on. debug.print_tasklets() shows them. Ctrl-D leaves."
+without a response, the user gets a notice."""
+GREETING = (
+    "A prompt in process {}; its tasklets keep running. debug.print_tasklets() shows them. Ctrl-D leaves."
+)
 
 
 class _Connection:
@@ -43,7 +45,7 @@ class _Connection:
             message = decode(bytes(line))
             if self._told:
                 self._told = False
-                self.notice("the process answers again")
+                self.notice("the process responds again")
             if "pong" not in message:
                 return message
             self._asked = False
@@ -59,13 +61,13 @@ class _Connection:
             self.ask({"ping": True})
         elif not self._told:
             self._told = True
-            self.notice("the process does not answer: some code holds its loop; waiting for it")
+            self.notice("the process does not respond, because some code blocks its loop; waiting for it")
 
     def close(self) -> None:
         self.sock.close()
 
     def run(self, source: str, output: TextIO) -> bool:
-        """Runs the source and shows its output. Returns whether it is incomplete. Ctrl-C interrupts it."""
+        """Run the source and show its output. Return whether it is incomplete. Ctrl-C interrupts it."""
         self.ask({"source": source})
         while True:
             try:
@@ -114,8 +116,8 @@ def _alive(pid: int) -> bool:
 
 
 def connected(target: str) -> _Connection | None:
-    """With the process that has that ID, or listens at that path. None, with the reason on stderr, if that
-    cannot be."""
+    """Return a connection to the process with that ID, or to the one that listens at that path. If there is
+    none, print the reason to stderr and return None."""
     pid = int(target) if target.isdigit() else None
     try:
         path = target if pid is None else socket_path(pid)
@@ -125,8 +127,8 @@ def connected(target: str) -> _Connection | None:
             reason = f"no such process: {pid}"
         elif isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
             reason = (
-                f"{target} has no console that you can open: start it with {VARIABLE}=1 in its environment, "
-                "or let it call syncless.console.listen()"
+                f"{target} has no console that you can open: start the process with {VARIABLE}=1 in its "
+                "environment, or let it call syncless.console.listen()"
             )
         else:
             reason = f"{target}: {error}"
@@ -135,8 +137,8 @@ def connected(target: str) -> _Connection | None:
 
 
 def attach(target: str, output: TextIO | None = None) -> int:
-    """A prompt in the process with that ID, or in the process that listens at that path. Returns an exit
-    status."""
+    """Return a prompt in the process with that ID, or in the process that listens at that path. Return an
+    exit status."""
     output = output or sys.stdout
     connection = connected(target)
     if connection is None:

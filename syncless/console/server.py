@@ -35,7 +35,7 @@ class ConsoleExists(RuntimeError):
 
 
 def _directory() -> str:
-    """The folder of the sockets, which only its user can enter. RuntimeError if others can."""
+    """Return the folder of the sockets, which only its user can enter. Raise RuntimeError if others can."""
     import tempfile  # takes long to load
 
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -53,7 +53,7 @@ def _directory() -> str:
 
 
 def socket_path(pid: int) -> str:
-    """The default path at which the process with that ID listens."""
+    """Return the default path at which the process with that ID listens."""
     return os.path.join(_directory(), f"console-{pid}")
 
 
@@ -250,7 +250,7 @@ class Console:
         self._sessions.pop(session).close()
 
     def close(self) -> None:
-        """Stops listening and disconnects all terminals."""
+        """Stop listening and disconnect all terminals."""
         global _console
         self._accepting.kill()
         for session in list(self._sessions):
@@ -270,7 +270,7 @@ class Console:
 
 
 def listen(path: str | None = None, namespace: dict[str, Any] | None = None) -> Console:
-    """Lets ``python -m syncless console PID`` attach to this process.
+    """Let ``python -m syncless console PID`` attach to this process.
 
     `path` of the UNIX socket: by default a path that the client finds by the process ID. `namespace`: the
     names with which statements run, by default those of `__main__`, which they see and change. Their output
@@ -284,10 +284,10 @@ def listen(path: str | None = None, namespace: dict[str, Any] | None = None) -> 
 
 
 def listen_if_asked(worker: bool = False) -> Console | None:
-    """listen() if the environment variable SYNCLESS_CONSOLE is 1 or the path of a socket, to which a
+    """Call listen() if the environment variable SYNCLESS_CONSOLE is 1 or the path of a socket, to which a
     ``worker`` adds its process ID.
 
-    If listen() fails, a message goes to stderr. Returns None then, and if the variable is not set, or if this
+    If listen() fails, a message goes to stderr. Return None then, and if the variable is not set, or if this
     process already listens.
     """
     wanted = os.environ.get(VARIABLE, "")

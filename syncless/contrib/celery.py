@@ -42,13 +42,13 @@ class Job:
         """Celery calls `TaskPool.terminate_job`, too."""
 
     def interrupt(self) -> None:
-        """Ends it where it waits. Celery gets no report of it."""
+        """End it where it waits. Celery gets no report of it."""
         self.terminated = True
         if self.tasklet is not None and self.tasklet is not current():
             self.tasklet.kill(block=False)
 
     def run(self) -> None:
-        """Its life in its tasklet."""
+        """Run the task in its tasklet."""
         get = self.options.get
         try:
             accepted = get("accept_callback")
@@ -78,7 +78,7 @@ class Job:
             self.options["timeout_callback"](False, seconds)
 
     def _warn(self, seconds: float) -> None:
-        """The soft limit: the task may still end in its own way."""
+        """Apply the soft limit: the task may still end in its own way."""
         sleep(seconds)
         assert self.tasklet is not None
         self.options["timeout_callback"](True, seconds)
@@ -154,13 +154,13 @@ class TaskPool(BasePool):  # type: ignore[misc]
         self.limit = max(1, self.limit - n)
 
     def on_stop(self) -> None:
-        """Warm shutdown: all tasks that have come here end in their own way."""
+        """Shut down gracefully (Celery's warm shutdown): let all accepted tasks finish."""
         while self._running or self._waiting:
             self._ended.clear()
             self._ended.wait()
 
     def on_terminate(self) -> None:
-        """Cold shutdown: tasks are interrupted, and have a little time for their `finally` blocks."""
+        """Interrupt all tasks (Celery's cold shutdown), with a short time for their `finally` blocks."""
         self._waiting.clear()
         for job in list(self._running.values()):
             job.interrupt()

@@ -42,8 +42,8 @@ class Hub(poll.Hub):  # type: ignore[misc]
             sleep(seconds or 0)
 
     def switch(self) -> Any:
-        """As eventlet's, but for the parent of the greenlet that waits, which must not be changed: it may be
-        a carrier."""
+        """As eventlet's, except for the parent of the greenlet that waits, which must not be changed: it may
+        be a carrier."""
         switch_out = getattr(getcurrent(), "switch_out", None)
         if switch_out is not None:
             try:

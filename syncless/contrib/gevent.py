@@ -37,9 +37,9 @@ try:
 except ImportError as error:
     missing = (error.name or "").rpartition(".")[2]
     if missing in ("cffi", "_cffi_backend"):
-        needs = "cffi, by which gevent calls libuv: pip install 'syncless[gevent]'"
+        needs = "cffi, through which gevent calls libuv: pip install 'syncless[gevent]'"
     else:
-        needs = f"a gevent that has libuv, as its wheels do, and this one cannot load it ({error})"
+        needs = f"a gevent with libuv, as in its wheels, but this one cannot load libuv ({error})"
     raise ImportError(f"syncless.contrib.gevent needs {needs}", name=error.name) from error
 
 WATCHERS = ("io", "timer", "signal", "idle", "prepare", "check", "fork", "async_", "child", "stat")
@@ -59,7 +59,7 @@ class Loop(UvLoop):  # type: ignore[misc]
         super().__init__(flags, default)
 
     def run(self, nowait: bool = False, once: bool = False) -> Any:
-        """In the hub. It never returns there, but switches to the host when it would wait."""
+        """Run the hub. It never returns, but switches to the host when it would wait."""
         if self.host is None or nowait or once:
             return super().run(nowait, once)
         while True:
@@ -84,7 +84,7 @@ class Loop(UvLoop):  # type: ignore[misc]
             select([self.called, readable(self.fileno())], timeout)
 
     def call(self) -> None:
-        """There is something new to wait for, from a tasklet or a thread."""
+        """Called when a tasklet or a thread adds something to wait for."""
         self.over.clear()
         self.called.set()
 
@@ -125,7 +125,7 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         self._thread_ident = number
 
     def switch(self) -> Any:
-        """Waits until the hub switches back, with what it brings."""
+        """Wait until the hub switches back, with what it brings."""
         tasklet, loop = current(), self.loop
         if tasklet is None or tasklet is loop.host or not may_park():
             return super().switch()
@@ -161,7 +161,7 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         return value
 
     def handle_system_error(self, type: Any, value: Any, tb: Any = None) -> None:
-        """SystemExit and KeyboardInterrupt go to the main tasklet, as those of any tasklet do."""
+        """Raise SystemExit and KeyboardInterrupt in the main tasklet, as for any tasklet."""
 
         def raises() -> None:
             raise value.with_traceback(tb)
@@ -169,7 +169,7 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         spawn(raises)
 
     def join(self, timeout: float | None = None) -> bool:
-        """Waits until nothing of gevent's is left to do."""
+        """Wait until nothing of gevent's is left to do."""
         if self.loop.host is None or current() is self.loop.host:
             return bool(super().join(timeout))
         self.loop.call()
@@ -208,12 +208,13 @@ def _hub_of_thread() -> Hub:
 
 
 def install() -> None:
-    """From now on gevent's hubs wait in the loop of their thread, if that has one."""
+    """Make new gevent hubs wait in the loop of their thread, if that has one."""
     if Timeout.start is _start:
         return
     if _hub_local.get_hub_if_exists() is not None:
         raise RuntimeError(
-            "gevent's hub is at work in this thread already: call syncless.contrib.gevent.install() before"
+            "gevent's hub already runs in this thread: call syncless.contrib.gevent.install() before it "
+            "starts"
         )
     _hub_local.set_default_hub_class(_hub_of_thread)
     Timeout.start, Timeout._on_expiration = _start, _expire

@@ -41,21 +41,21 @@ from syncless.wsgi import Server, as_wsgi
 MOST_FIELDS = MOST["header_count"]
 LARGE_HEAD = MOST["head_bytes"]
 WITHOUT_EFFECT = {
-    "threads": "each request is a tasklet, of which thousands can wait: leave it out",
-    "limit_request_field_size": f"the whole head is limited instead, to {Limits.head_bytes} bytes; "
-    f"if it is more than 8190, to {LARGE_HEAD}",
-    "sendfile": "files go out by sendfile wherever the file system can do that",
+    "threads": "leave it out: each request is a tasklet, and thousands of them can wait",
+    "limit_request_field_size": f"syncless limits the whole head instead, to {Limits.head_bytes} bytes, or "
+    f"to {LARGE_HEAD} if the setting is more than 8190",
+    "sendfile": "syncless sends files with sendfile wherever the file system supports it",
     "header_map": "header fields with an underscore never reach the application",
     "forwarder_headers": "header fields with an underscore never reach the application; "
     "set the variable SCRIPT_NAME in the environment of gunicorn",
-    "protocol": "let clients and proxies speak HTTP/1.1; in nginx write proxy_pass for uwsgi_pass",
-    "http_protocols": "HTTP/1.1 is spoken; let the proxy in front speak HTTP/2 to browsers",
-    "http2_cleartext": "HTTP/1.1 is spoken; let the proxy in front speak HTTP/2 to browsers",
+    "protocol": "let clients and proxies speak HTTP/1.1; in nginx write proxy_pass instead of uwsgi_pass",
+    "http_protocols": "this worker speaks HTTP/1.1; let the proxy in front speak HTTP/2 to browsers",
+    "http2_cleartext": "this worker speaks HTTP/1.1; let the proxy in front speak HTTP/2 to browsers",
     "permit_obsolete_folding": "such requests get 400, as RFC 9112 requires",
     "strip_header_spaces": "such requests get 400, as RFC 9112 requires",
     "permit_unconventional_http_method": "a method is any token, as in RFC 9110",
-    "permit_unconventional_http_version": "HTTP/1.0 and HTTP/1.1 are spoken",
-    "casefold_http_method": "methods reach the application as they were sent",
+    "permit_unconventional_http_version": "this worker speaks HTTP/1.0 and HTTP/1.1",
+    "casefold_http_method": "methods reach the application unchanged",
     "root_path": "set the variable SCRIPT_NAME in the environment of gunicorn",
 }
 """gunicorn's settings that this worker cannot honour, and what happens or what to do instead."""
@@ -75,18 +75,18 @@ class Worker(base.Worker):
 
     @classmethod
     def setup(cls) -> None:
-        """gunicorn's master calls it before it imports an application for its workers (`preload_app`)."""
+        """Called by gunicorn's master before it imports an application for its workers (`preload_app`)."""
         patch_all(strict=True)
 
     @classmethod
     def check_config(cls, config: Config, log: Any) -> None:
-        """gunicorn's master calls it once, when it starts."""
+        """Called once by gunicorn's master at its start."""
         for name, instead in WITHOUT_EFFECT.items():
             if not is_default(config, name):
-                log.warning("syncless does not honour the setting %s: %s", name, instead)
+                log.warning("syncless ignores the setting %s: %s", name, instead)
         if config.limit_request_fields > MOST_FIELDS:
             log.warning(
-                "syncless takes %d header fields at most, so limit_request_fields=%d counts as that",
+                "syncless accepts at most %d header fields, so it reduces limit_request_fields=%d to that",
                 MOST_FIELDS,
                 config.limit_request_fields,
             )
@@ -123,7 +123,7 @@ class Worker(base.Worker):
             pulse.kill()
 
     def _pulse(self) -> None:
-        """Tells the master that the loop runs, and checks for the master's end and for changed files, which
+        """Tell the master that the loop runs, and check for the master's end and for changed files, which
         send no event."""
         while True:
             self.notify()
@@ -135,7 +135,7 @@ class Worker(base.Worker):
             sleep(min(1.0, self.cfg.timeout / 4 or 1.0))
 
     def count_request(self) -> None:
-        """Counts a request. After `max_requests` of them the worker ends."""
+        """Count a request. After `max_requests` of them the worker ends."""
         self.nr += 1
         if self.nr >= self.max_requests and self.alive:
             self.log.info("Autorestarting worker after current request.")
@@ -161,10 +161,10 @@ class Worker(base.Worker):
         self._spawn(self.log.reopen_files)
 
     def handle_abort(self, number: int, frame: FrameType | None) -> None:
-        """The master has not heard from this worker for `timeout` seconds. An exception would wait for the
-        loop, which stands still, so the process ends here."""
+        """Called when the master has had no heartbeat of this worker for `timeout` seconds. An exception
+        would wait for the blocked loop, so the process ends here."""
         stack = "".join(traceback.format_stack(interrupted_frame(frame)))
-        self.log.critical("The loop of this worker has been blocked, here:\n%s", stack.rstrip())
+        self.log.critical("The loop of this worker is blocked here:\n%s", stack.rstrip())
         try:
             self.cfg.worker_abort(self)
             self.cfg.worker_exit(self, self)
@@ -195,13 +195,14 @@ class Entries(logging.Handler):
 
 
 def is_default(config: Config, name: str) -> bool:
-    """Whether a setting is as gunicorn has it; also if this gunicorn does not have it."""
+    """Return whether a setting is as gunicorn has it; also if this gunicorn does not have it."""
     setting = config.settings.get(name)
     return setting is None or setting.get() == type(setting)().get()
 
 
 def make_server(worker: Worker) -> Server:
-    """A Server on the worker's sockets, with the settings of gunicorn. It accepts when it is started."""
+    """Return a Server on the worker's sockets, with the settings of gunicorn. It accepts connections after
+    start()."""
     config = worker.cfg
     proxied = config.proxy_protocol not in (False, "off")
     server = Server(
@@ -219,7 +220,7 @@ def make_server(worker: Worker) -> Server:
 
 
 def application_of(worker: Worker) -> Any:
-    """The application, with what gunicorn does around it where a setting asks for it."""
+    """Return the application, with what gunicorn does around it where a setting asks for it."""
     config = worker.cfg
     application = worker.wsgi
     script_name = os.environ.get("SCRIPT_NAME", "")
@@ -246,7 +247,8 @@ def limits_of(config: Config) -> Limits:
 
 
 def tls_context(config: Config) -> ssl.SSLContext:
-    """As gunicorn makes it of its settings and of its hook ssl_context; only HTTP/1.1 is offered."""
+    """Return the context that gunicorn makes from its settings and its hook ssl_context; it offers only
+    HTTP/1.1."""
     context: ssl.SSLContext = ssl_context(config)
     context.set_alpn_protocols(["http/1.1"])
     return context
@@ -271,7 +273,7 @@ class SecureScheme:
 
 
 def is_observed(worker: Any) -> bool:
-    """Whether gunicorn wants to see each request: for a hook, a log, or statistics."""
+    """Return whether gunicorn wants to see each request: for a hook, a log, or statistics."""
     config = worker.cfg
     hooks = (config.settings[name] for name in ("pre_request", "post_request"))
     logs = (
@@ -427,7 +429,7 @@ class Observed:
 
 
 class Body:
-    """The body of a response: counts its bytes, and reports its end when the server closes it."""
+    """The body of a response. It counts its bytes, and reports its end when the server closes it."""
 
     def __init__(self, body: Any, count: Any, done: Any):
         self._body = body

@@ -1,5 +1,5 @@
-"""For PyInstaller: the folder of the hook for programs that use syncless, hook-syncless.py. It finds that by
-the entry point of the installed package; else by an option::
+"""The folder of hook-syncless.py, the PyInstaller hook for programs that use syncless. It finds that by the
+entry point of the installed package; else by an option::
 
     pyinstaller --additional-hooks-dir "$(python -m syncless.contrib.pyinstaller)" program.py
 """
@@ -10,7 +10,7 @@ import os
 
 
 def get_hook_dirs() -> list[str]:
-    """The folders of our hooks."""
+    """Return the folders of our hooks."""
     return [os.path.dirname(__file__)]
 
 

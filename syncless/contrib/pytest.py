@@ -18,8 +18,8 @@ __all__ = ["Served", "Servers", "in_a_tasklet", "patch_all"]
 
 
 class Served:
-    """An application that is served in a thread of its own, with a loop of its own: the test may wait by any
-    means. Under the patch that thread is a tasklet."""
+    """An application that is served in its own thread, with its own loop, so that the test may block. Under
+    the patch that thread is a tasklet."""
 
     def __init__(self, application: Any, **options: Any):
         self.expects_errors = False
@@ -57,11 +57,11 @@ class Served:
         return self._log.getvalue()
 
     def stop(self) -> None:
-        """Interrupts requests that still run. AssertionError if there are any, or if one has failed."""
+        """Interrupt requests that still run. Raise AssertionError if there are any, or if one has failed."""
         self._stop.set()
         self._thread.join()
-        assert not self._left, f"requests still ran when the test ended: {self._left}"
-        assert self.expects_errors or not self.errors, f"the application has failed:\n{self.errors}"
+        assert not self._left, f"requests were still running when the test ended: {self._left}"
+        assert self.expects_errors or not self.errors, f"the application failed:\n{self.errors}"
 
 
 class Servers:
@@ -89,7 +89,7 @@ class Servers:
 
 @contextmanager
 def in_a_tasklet(item: Any) -> Iterator[None]:
-    """Inside the block the test runs in a tasklet of its own when pytest runs it."""
+    """Make pytest run the test in its own tasklet inside the block."""
     original = item.runtest
 
     def run() -> None:

@@ -162,7 +162,7 @@ cdef class Acceptor(Watcher):
         return 0
 
     cdef int accept(self, Loop loop) except -1:
-        """Accepts what has come, up to a batch."""
+        """Accept what has come, up to a batch."""
         cdef Listener listener = self.listener
         cdef char text[INET6_ADDRSTRLEN]
         cdef bint full
@@ -194,8 +194,8 @@ cdef class Acceptor(Watcher):
         return 0
 
     cdef int open(self, Loop loop, int fd, const char* address, int port) except -1:
-        """Begins the life of a connection. It gets its turn afterwards: an application that waits must not
-        hold up the rest of the backlog. If this raises, the descriptor is closed."""
+        """Begin the life of a connection. It gets its turn afterwards: an application that waits must not
+        block the rest of the backlog. If this raises, the descriptor is closed."""
         cdef Listener listener = self.listener
         cdef Connection connection
         try:
@@ -247,7 +247,7 @@ cdef class Acceptor(Watcher):
         return False
 
     def pause(self) -> None:
-        """Leaves new connections to the other processes that have the socket."""
+        """Leave new connections to the other processes that have the socket."""
         self.paused = True
 
     def rest(self) -> None:
@@ -259,13 +259,13 @@ cdef class Acceptor(Watcher):
             entry.armed = 0
 
     def resume(self) -> None:
-        """Accepts again what has come."""
+        """Accept again what has come."""
         self.paused = False
         if not self.closed:
             self.listener.loop.push(self)
 
     def accept_rest(self) -> None:
-        """Accepts all connections that wait, beyond Limits.connections, too: nobody else would answer
+        """Accept all connections that wait, beyond Limits.connections, too: nobody else would answer
         them."""
         cdef long long before = -1
         cdef int rounds = 0
@@ -276,7 +276,7 @@ cdef class Acceptor(Watcher):
             rounds += 1
 
     def close(self) -> None:
-        """Accepts no more. The socket is the caller's to close."""
+        """Accept no more. The socket is the caller's to close."""
         if not self.closed:
             self.closed = True
             self.listener.loop.timers.remove(&self.retry)

@@ -16,7 +16,7 @@ class Clients:
         self._connections: dict[str | int, int] = {}
 
     def enter(self, address: str) -> bool:
-        """Counts another connection of that client, unless the limit refuses it. Whether it may stay."""
+        """Count another connection of that client, unless the limit refuses it. Whether it may stay."""
         client = _client(address)
         number = self._connections.get(client, 0)
         if number >= self.client_connections:
@@ -33,7 +33,7 @@ class Clients:
             self._connections.pop(client, None)
 
     def __len__(self) -> int:
-        """Clients that have a connection."""
+        """Return the number of clients that have a connection."""
         return len(self._connections)
 
 

@@ -18,15 +18,15 @@ The rest (a part of a head, a body, pipelined requests) waits in the stream's in
 an idle connection is one small object. Responses are sent at the end of the turn: see listener/flusher.pxi.
 
 Before HTTP comes a PROXY header from a trusted peer, then a TLS handshake, or neither. Whether a TLS port is
-spoken to plainly is told by the first byte, so that a browser that speaks HTTP to it gets an answer that says
-so.
+spoken to plainly is told by the first byte, so that a browser that speaks HTTP to it gets a response that
+says so.
 
 Answers of the server's own to bytes that are no request, or to a request that will not be run, are written
 here; those for a request that has failed are exchange.pyx's, because that one has a Response.
 
-A lingering close: bytes that a client still sends are discarded, so that the client sees the answer. Fact:
+A lingering close: bytes that a client still sends are discarded, so that the client sees the response. Fact:
 closing a socket with bytes unread, or before bytes that are on their way, resets the connection. Danger: the
-reset destroys the answer in the client's own buffers. A client that sends all of its body before it reads
+reset destroys the response in the client's own buffers. A client that sends all of its body before it reads
 never sees it, nor does a proxy (RFC 9112, 9.6). Decision: our half is closed; the rest follows when the
 client closes, falls silent, sends too slowly or has had its time. Price: a connection without a buffer and
 without a tasklet for up to Limits.linger_seconds, and the time to read. So such connections are counted, and
@@ -96,17 +96,17 @@ cdef bytes HTTP_2 = b"PRI * HTTP/2.0\r\n"
 
 
 def is_checked() -> bool:
-    """Whether this build refuses impossible transitions."""
+    """Return whether this build refuses impossible transitions."""
     return CHECKED
 
 
 def move(str old, str new) -> None:
-    """A move of no connection, checked in every build. AssertionError."""
+    """A move of no connection, checked in every build. Raise AssertionError on failure."""
     check_move(NAMES.index(old), NAMES.index(new))
 
 
 def times_taken(str old, str new) -> int:
-    """How often connections of this process have gone that way, in a debug build."""
+    """Return how often connections of this process have gone that way, in a debug build."""
     return taken[<int> NAMES.index(old)][<int> NAMES.index(new)]
 
 
@@ -135,8 +135,8 @@ cdef object read_proxy_header(Stream* stream, Buffers buffers, int* outcome):
 
 
 cdef int begin_tls(Stream* stream, Buffers buffers, object contexts, bint plain_too) except -2:
-    """Goes on with the handshake as far as it can: READY for HTTP, WANTS_READ, WANTS_WRITE, FAILED, or
-    NOT_TLS where it should be. `contexts` gives the SSLContext for a new connection."""
+    """Go on with the handshake as far as it can: READY for HTTP, WANTS_READ, WANTS_WRITE, FAILED, or NOT_TLS
+    where it should be. `contexts` gives the SSLContext for a new connection."""
     cdef TlsLayer layer
     cdef Py_ssize_t got
     cdef char* data
@@ -171,7 +171,7 @@ cdef HeadRequest refused_head(
 cdef int write_refusal(
     Listener listener, Stream* stream, str address, int port, int reason, Request request
 ) except -1:
-    """Puts it behind what is to be sent, and logs it. `reason`: of wire/refusals.h. `request`: None where the
+    """Put it behind what is to be sent, and log it. `reason`: of wire/refusals.h. `request`: None where the
     bytes that have come are refused."""
     cdef int status = REFUSALS[reason].status
     cdef bytes response
@@ -199,7 +199,7 @@ cdef int write_refusal(
 
 
 cdef Discarded discard(Stream* stream, Linger* linger, Py_ssize_t most) noexcept:
-    """Throws away what has come. `most`: bytes that may come in all."""
+    """Throw away what has come. `most`: bytes that may come in all."""
     cdef char waste[WASTE]
     cdef Py_ssize_t n
     cdef int _
@@ -215,14 +215,14 @@ cdef Discarded discard(Stream* stream, Linger* linger, Py_ssize_t most) noexcept
 
 
 cdef bint too_many_linger(Listener listener) noexcept:
-    """Whether the one that has lingered for longest must be closed for another one."""
+    """Return whether the one that has lingered for longest must be closed for another one."""
     return (
         listener.limits.linger_connections and listener.lingering >= listener.limits.linger_connections
         and listener.deadlines.first(LINGER_DEADLINE) != NULL)
 
 
 cdef bint may_linger(Linger* linger, Listener listener) noexcept:
-    """Whether it may go on until the next check, after the time of LINGER_DEADLINE."""
+    """Return whether it may go on until the next check, after the time of LINGER_DEADLINE."""
     cdef bint progressed = linger.progressed
     linger.checks += 1
     linger.progressed = False
@@ -377,7 +377,7 @@ cdef class Connection(Watcher):
         return self.admit()
 
     cdef bint admit(self) except -1:
-        """Counts it for its client's address, if it is known yet. Whether the limit allows it."""
+        """Count it for its client's address, if it is known yet. Whether the limit allows it."""
         if self.listener.clients is None or self.trusted or self.expects_proxy_header or self.remote_port < 0:
             return True
         self.counted = self.listener.clients.enter(self.remote_addr)
@@ -386,7 +386,8 @@ cdef class Connection(Watcher):
     # -- reading a request -----------------------------------------------------------------------------------
 
     cdef bint read_request(self, Loop loop) except -1:
-        """Whether a request is there, its head whole; else the client sends more, is refused or has left."""
+        """Return whether a request is there, its head whole; else the client sends more, is refused or has
+        left."""
         cdef Listener listener = self.listener
         cdef head found
         cdef Incoming incoming = Incoming(
@@ -461,7 +462,7 @@ cdef class Connection(Watcher):
     # -- running it ------------------------------------------------------------------------------------------
 
     cdef int run_request(self, Loop loop) except -1:
-        """Runs the request, which is counted already, and says what becomes of the connection."""
+        """Run the request, which is counted already, and says what becomes of the connection."""
         cdef Listener listener = self.listener
         cdef Exchange exchange = self.exchange
         self.move_to(RUNNING)
@@ -527,7 +528,7 @@ cdef class Connection(Watcher):
         return self.close_when_sent(loop)
 
     cdef int refuse_rest(self, Loop loop) except -1:
-        """The server stops: a part of a head is not waited for. The client gets an answer, and no time to
+        """The server stops: a part of a head is not waited for. The client gets a response, and no time to
         send on."""
         write_refusal(
             self.listener, &self.stream, self.remote_addr, self.remote_port, R_STOPPING, None)
@@ -564,7 +565,7 @@ cdef class Connection(Watcher):
         return self.listen(loop, READ)
 
     cdef int flush(self, Loop loop) except -1:
-        """Sends what is pending, as far as the client takes it; the rest when it is ready."""
+        """Send what is pending, as far as the client takes it; the rest when it is ready."""
         cdef Listener listener = self.listener
         cdef Stream* stream = &self.stream
         cdef Session session
@@ -612,7 +613,7 @@ cdef class Connection(Watcher):
     # -- the end ---------------------------------------------------------------------------------------------
 
     cdef int refuse(self, Loop loop, int reason) except -1:
-        """Answers what is no request, and closes."""
+        """Answer what is no request, and close."""
         write_refusal(self.listener, &self.stream, self.remote_addr, self.remote_port, reason, None)
         return self.close_when_sent(loop)
 
@@ -644,7 +645,7 @@ cdef class Connection(Watcher):
         return self.read_away(loop)
 
     cdef int read_away(self, Loop loop) except -1:
-        """Throws away what the client still sends, so that it sees the answer."""
+        """Throw away what the client still sends, so that it sees the response."""
         cdef int outcome
         if self.phase == CLOSED:
             return 0
@@ -656,11 +657,11 @@ cdef class Connection(Watcher):
         return self.close(loop, False) if self.phase == LINGERING else 0
 
     cdef bint close_idle(self, Loop loop) except -1:
-        """Closes it, unless a request has come: a proxy does not repeat a POST. Whether it is closed."""
+        """Close it, unless a request has come: a proxy does not repeat a POST. Whether it is closed."""
         return not self.asks(loop) and self.close(loop, False) == 0
 
     cdef bint asks(self, Loop loop) except -1:
-        """Whether a request has come, which gets a turn."""
+        """Return whether a request has come, which gets a turn."""
         if not has_bytes(&self.stream):
             return False
         set_readable(&self.stream)
@@ -668,7 +669,7 @@ cdef class Connection(Watcher):
         return True
 
     cdef int close(self, Loop loop, bint reset) except -1:
-        """Closes now, once. `reset`: the client must not take what it has for the whole."""
+        """Close now, once. `reset`: the client must not take what it has for the whole."""
         cdef Listener listener = self.listener
         cdef Session session
         if self.phase == CLOSED:

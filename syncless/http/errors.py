@@ -26,7 +26,7 @@ class ClientError(Exception):
 
     status = 400
     headers: tuple[tuple[str, str], ...] = ()
-    """That the answer has besides."""
+    """That the response has besides."""
     refusal = 0
     """The number of its row in REFUSALS; 0: the first one with its status."""
 
@@ -111,16 +111,16 @@ PHRASES = {status.value: status.phrase for status in HTTPStatus} | _NEW
 
 
 def reason_of(error: ClientError) -> int:
-    """The row of its answer, also of an error of the application's own."""
+    """Return the row of its response, also of an error of the application's own."""
     return error.refusal or _FIRST.get(error.status, _FIRST[ClientError.status])
 
 
 def refusal_page(reason: int) -> str:
-    """The body of an answer of the server's own."""
+    """Return the body of a response of the server's own."""
     why = REFUSALS[reason]
     return f"{why.status} {PHRASES[why.status]}\n{why.words}\n"
 
 
 def status_line(status: int) -> str:
-    """Of a response, with the usual reason."""
+    """Return the status line of a response, with the usual reason."""
     return f"HTTP/1.1 {status} {PHRASES.get(status, 'Unknown')}\r\n"

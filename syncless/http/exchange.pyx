@@ -85,7 +85,7 @@ cdef class Exchange(Tasklet):
         return False
 
     cdef Body new_body(self):
-        """A Body of its own."""
+        """Return a Body of its own."""
         self.body = Body()
         self.peer = self.response.peer = Peer(self.listener)        # the body's, too
         return self.body
@@ -140,7 +140,7 @@ cdef class Exchange(Tasklet):
         return 0
 
     cdef bint knows_start(self) except? -1:
-        """Whether its peer is trusted to say when it took the request."""
+        """Return whether its peer is trusted to say when it took the request."""
         return self.peer.trusted and REQUEST_START in self.listener.trusted_fields
 
     cdef int look_at_start(self) except -1:
@@ -152,11 +152,11 @@ cdef class Exchange(Tasklet):
             if self.listener.counters is not None:
                 self.listener.counters.count_queued(<int64_t> (self.queued * 1e9))
             if self.queued * 1e9 > self.listener.limits.queue_ns:
-                raise QueuedTooLong(f"the request was {self.queued:.3f} s old before it could begin")
+                raise QueuedTooLong(f"the request waited {self.queued:.3f} s before it could begin")
         return 0
 
     cdef int conclude(self, Loop loop, BaseException failure) except -1:
-        """Ends the request after the application has done its part, or has failed."""
+        """End the request after the application has done its part, or has failed."""
         if loop.orphan is self:
             self.end_in_child(failure)
         try:
@@ -244,8 +244,8 @@ cdef class Exchange(Tasklet):
         return 0
 
     cdef BaseException end_upgrade(self, BaseException failure):
-        """The other protocol's handler says goodbye; an error is logged here, because no HTTP answer can tell
-        of it."""
+        """The other protocol's handler says goodbye; an error is logged here, because no HTTP response can
+        tell of it."""
         if not self.handler.expects(failure):
             self.log_failure(failure)
         try:
@@ -258,7 +258,7 @@ cdef class Exchange(Tasklet):
         return failure if is_interrupt(failure) else None
 
     cdef int send_error_page(self, int reason, BaseException error) except -1:
-        """An answer of the server's own; the connection closes after it."""
+        """A response of the server's own; the connection closes after it."""
         cdef int status = REFUSALS[reason].status
         body = refusal_page(reason).encode()
         headers = [("Content-Type", "text/plain; charset=utf-8")]
@@ -282,7 +282,7 @@ cdef class Exchange(Tasklet):
         return 0
 
     cdef int drain(self) except -1:
-        """Reads away what the application left of the body, up to a limit, so that the connection can be
+        """Read away what the application left of the body, up to a limit, so that the connection can be
         kept."""
         if not self.response.keep_alive or self.response.minor == HTTP_2:
             return 0
@@ -314,8 +314,8 @@ cdef class Exchange(Tasklet):
             self.end_with_client(True)
 
     def send_early_hints(self, list fields not None) -> None:
-        """Sends a 103 (RFC 8297) with these fields, pairs of bytes: the client can load what the response
-        will need. Does nothing once the response has begun, or for a client of HTTP/1.0. ValueError: a field
+        """Send a 103 (RFC 8297) with these fields, pairs of bytes: the client can load what the response
+        will need. Do nothing once the response has begun, or for a client of HTTP/1.0. ValueError: a field
         that cannot be sent."""
         lines = [b"HTTP/1.1 103 Early Hints\r\n"]
         for name, value in fields:
@@ -364,7 +364,7 @@ cdef class Exchange(Tasklet):
         return 0
 
     cdef str name_of(self, object method, object path):
-        """The tasklet's name, which tells the streams of one connection apart."""
+        """Return the tasklet's name, which tells the streams of one connection apart."""
         cdef str name = visible(f"{method} {path}")
         if self.peer.stream != NULL and self.peer.stream.carried:
             return f"{name} (stream {(<Carried> self.peer.owner).id})"
@@ -405,8 +405,8 @@ cdef class Exchange(Tasklet):
         return self.listener.cancel_seconds
 
     def summary(self) -> dict:
-        """A summary of the request for status pages, in any thread. Its path is as the client meant it and
-        may hold any character."""
+        """Return a summary of the request for status pages, in any thread. Its path is as the client meant it
+        and may hold any character."""
         path = f"{self.request.root_path or ''}{self.request.path or ''}"
         try:
             path = path.encode("latin-1").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What this build has and lacks, for ``syncless --version``.
+"""Features that this build has and lacks, for ``syncless --version``.
 
 Takes the modules that a build may leave out (setup.py). Gives lines of text.
 """
@@ -13,10 +13,10 @@ import syncless
 from syncless._core.loop import checked, compiler
 from syncless._core.poll.backends import BACKENDS
 
-HTTP2_CURE = "install libnghttp2-dev (libnghttp2-devel on Fedora) and build it again"
+HTTP2_CURE = "install libnghttp2-dev (libnghttp2-devel on Fedora) and rebuild syncless"
 FEATURES = {
     "HTTP/2": ("syncless.http.http2.session", HTTP2_CURE),
-    "native handlers": ("syncless.native.threads", "they need Linux's epoll"),
+    "native handlers": ("syncless.native.threads", "they need epoll, which only Linux has"),
     "the area native of the patch": (
         "syncless.patches.libraries.parking",
         "it needs Linux on x86-64 or aarch64",
@@ -26,7 +26,7 @@ FEATURES = {
 
 
 def features() -> str:
-    """Of this build, in lines."""
+    """Return the features of this build, as lines."""
     import platform  # which few servers need
 
     has, lacks = list(BACKENDS), []

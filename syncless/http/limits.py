@@ -1,4 +1,4 @@
-"""Every limit and deadline of the server, each with its unit, its default and where that comes from.
+"""Every limit and deadline of the server, each with its unit, its default and the origin of the default.
 
 ``python -m scripts.docs.options`` writes them for C (wire/wire.h) and for type checkers (arguments.py).
 """
@@ -18,7 +18,7 @@ MOST: dict[str, int] = {}
 
 
 class _Bounds:
-    """Stands in the place of a default until the name of its limit is known."""
+    """A placeholder for a default until the name of its limit is known."""
 
     def __init__(self, default: float, zero: bool, most: int | None):
         self._default, self._zero, self._most = default, zero, most
@@ -32,14 +32,14 @@ class _Bounds:
 
 
 def bounded(default: Number, *, zero: bool = False, most: int | None = None) -> Number:
-    """The default of a limit that may be 0, or has a largest value."""
+    """Return the default of a limit that may be 0, or has a largest value."""
     made: Any = _Bounds(default, zero, most)
     return made  # type: ignore[no-any-return]
 
 
 @record(frozen=True)
 class Limits:
-    """The limits of a server. Give `serve()` another one, or single fields as keyword arguments."""
+    """The limits of a server. Pass an instance to `serve()`, or single fields as keyword arguments."""
 
     request_line: int = 8190
     """Maximum bytes of a request line; a longer one gets a 414 (Apache LimitRequestLine)."""
@@ -50,53 +50,53 @@ class Limits:
     """Maximum bytes of a request head; a larger one gets a 431 (nginx large_client_header_buffers: 4 of 8k).
     At most 60000."""
     chunk_line: int = 256
-    """Maximum bytes of the line before a chunk, with extensions; a longer one gets a 413 (Go net/http: 4096
-    per line, 16 kB in total)."""
+    """Maximum bytes of the line before a chunk, extensions included; a longer one gets a 413 (Go net/http:
+    4096 per line, 16 kB in total)."""
     trailer_bytes: int = 8192
     """Maximum bytes of the trailer section of a chunked body; a larger one gets a 431."""
     body_bytes: int = 1 << 30
     """Maximum bytes of a request body; a larger one gets a 413 (waitress max_request_body_size)."""
     remembered: int = bounded(1024, zero=True)
-    """Number of active connections whose last request head is kept, about 4 kB each, so that the same fields
-    need not be read again. 0: none."""
+    """Number of active connections whose last request head is cached, about 4 kB each, so that repeated
+    header fields need not be parsed again. 0: none."""
     recorded_waits: int = bounded(64, zero=True, most=10_000)
-    """Number of waits of a request, the longest, that are kept while it runs, 104 bytes each: the log of slow
-    requests, the status page and the message of a deadline tell of them. 0: no wait is recorded. At most
-    10000."""
+    """Number of waits recorded for each running request, 104 bytes each; the longest waits are kept. The log
+    of slow requests, the status page and the message of a deadline show them. 0: none. At most 10000."""
     drain_bytes: int = bounded(1 << 16, zero=True)
-    """Maximum bytes of an unread request body that are read and dropped to keep the connection; a larger rest
-    closes it."""
+    """Maximum bytes of an unread request body that the server reads and drops to keep the connection open; if
+    more are left, it closes the connection."""
     streams: int = 100
-    """Maximum number of requests of one connection of HTTP/2 that run at a time; more are refused, for the
-    client to repeat (RFC 9113, 6.5.2)."""
+    """Maximum number of concurrent requests of one HTTP/2 connection; more are refused, and the client may
+    retry them (RFC 9113, 6.5.2)."""
     pipelined: int = 32
-    """Number of requests of one connection that are answered before other connections get a turn."""
+    """Number of pipelined requests of one connection that are served before other connections get a turn."""
     connections: int = 0
     """Maximum number of open connections. One more closes the oldest idle connection; if none is idle, it
-    waits in the backlog. 0: limited by the file descriptors only."""
+    waits in the backlog. 0: no limit except the number of file descriptors."""
     client_connections: int = 0
     """Maximum number of open connections of one client address (IPv6: of one /64 network); one more is closed
-    at once. Connections of trusted proxies and of UNIX sockets are not counted; the client that a PROXY
-    header announces is. 0: no limit (nginx limit_conn: off)."""
+    at once. Connections of trusted proxies and of UNIX sockets are not counted, but clients announced by a
+    PROXY header are. 0: no limit (nginx limit_conn: off)."""
     requests: int = 0
-    """Maximum number of requests that run at a time; more are queued. 0: no limit but the connections."""
+    """Maximum number of concurrent requests; more are queued. 0: no limit except the number of
+    connections."""
     queued: int = bounded(1000, zero=True)
-    """Maximum number of queued requests, if `requests` is set; more get a 503 with Retry-After."""
+    """Maximum number of queued requests if `requests` is set; more get a 503 with Retry-After."""
     buffered_bytes: int = 1 << 28
-    """Maximum bytes in the buffers of all connections of an address; beyond it, the connections that take
-    longest to send their request head are cut off, and streams of HTTP/2 with bodies that nobody reads."""
+    """Maximum bytes in the buffers of all connections of an address. Beyond it, the server closes the
+    connections that take longest to send their request head, and HTTP/2 streams with unread bodies."""
     websocket_bytes: int = 1 << 20
     """Maximum bytes of a WebSocket message, decompressed; a larger one closes the connection with 1009
-    (websockets: 1 MiB). So do messages that grow more than a hundredfold when they are decompressed, and by
-    more than this in a second."""
+    (websockets: 1 MiB). Messages that grow more than a hundredfold on decompression, and by more than this
+    limit in a second, close it, too."""
     linger_bytes: int = bounded(1 << 30, most=4_000_000_000)
-    """Maximum bytes that a client may go on sending after its response, for a body that was refused or not
-    read; then the connection is closed, or the stream of HTTP/2 reset (as `body_bytes`). At most
-    4,000,000,000."""
+    """Maximum bytes that a client may still send after its response, for a body that was refused or not read;
+    then the connection is closed, or the HTTP/2 stream is reset (as `body_bytes`). At most 4,000,000,000."""
     linger_connections: int = bounded(1000, zero=True)
-    """Maximum number of such connections; one more closes the oldest. 0: no limit."""
+    """Maximum number of lingering connections (see `linger_bytes`); one more closes the oldest. 0: no
+    limit."""
     backlog: int = 1024
-    """Number of connections that the system queues until they are accepted, see listen(2) (Node: 511,
+    """Number of connections that the system queues before they are accepted, see listen(2) (Node: 511,
     gunicorn: 2048)."""
 
     head_seconds: float = 30.0
@@ -113,73 +113,76 @@ class Limits:
     body_total_seconds: float = bounded(3600.0, zero=True)
     """Total seconds to wait for a request body, then 408. 0: no limit."""
     body_rate: int = bounded(240, zero=True)
-    """Minimum bytes per second of a request body, on average over the time that the application waits for it;
-    a slower body gets a 408 (Kestrel). 0: no minimum."""
+    """Minimum bytes per second of a request body, averaged over the time that the application waits for it; a
+    slower body gets a 408 (Kestrel). 0: no minimum."""
     body_grace_seconds: float = bounded(5.0, zero=True)
     """Seconds of waiting for a body before `body_rate` applies (Kestrel)."""
     request_seconds: float = 0.0
     """Seconds from the head of a request to the end of its response; then RequestTimeout is raised in its
     tasklet. If the application does not catch it, the client gets a 503. 0: no limit (gunicorn: 30)."""
     cancel_seconds: float = 1.0
-    """Maximum seconds for which a request that is interrupted in a query goes on, to end it on the database's
-    server; then the connection is closed. Another tasklet has one second."""
+    """Maximum seconds for a request that is interrupted in a query to cancel the query on the database
+    server; then the connection is closed. Other tasklets have one second."""
     queue_seconds: float = 30.0
-    """Seconds that a request may be queued (see `queued`), then 503 with Retry-After. If a trusted proxy
+    """Maximum seconds that a request is queued (see `queued`), then 503 with Retry-After. If a trusted proxy
     sends X-Request-Start, the time since then counts, too."""
     retry_seconds: float = bounded(1.0, zero=True)
     """Seconds in the Retry-After field of a 503."""
     write_seconds: float = 60.0
-    """Seconds to wait until a client takes the next byte of its response; then the connection is reset, some
-    seconds later at most (nginx send_timeout)."""
+    """Seconds to wait for a client to read more of its response; then the connection is reset, a few seconds
+    later at most (nginx send_timeout)."""
     write_rate: int = bounded(240, zero=True)
-    """Minimum bytes per second at which a client must take its response, on average over the time that it
-    makes the server wait; the connection of a slower client is reset (Kestrel MinResponseDataRate). 0: no
+    """Minimum bytes per second at which a client must read its response, averaged over the time that the
+    server waits for it; the connection of a slower client is reset (Kestrel MinResponseDataRate). 0: no
     minimum."""
     write_grace_seconds: float = bounded(5.0, zero=True)
     """Seconds of waiting for a client before `write_rate` applies (Kestrel)."""
     ping_seconds: float = 20.0
-    """Seconds of silence after which a WebSocket is sent a ping; after as long again without a sign of life
-    it is closed (websockets: 20)."""
+    """Seconds without traffic after which the server sends a WebSocket ping; after the same time without any
+    reply the connection is closed (websockets: 20)."""
     linger_seconds: float = bounded(30.0, zero=True)
-    """Seconds that a client may go on sending after its response, at `body_rate`, before the connection is
+    """Seconds that a client may still send after its response, at `body_rate`, before the connection is
     closed (nginx lingering_time)."""
     linger_idle_seconds: float = 5.0
-    """Seconds of silence of such a client before the connection is closed (nginx lingering_timeout)."""
+    """Seconds without data from a lingering client before the connection is closed (nginx
+    lingering_timeout)."""
     worker_requests: int = 0
-    """Number of requests after which a worker is replaced; its last response on a connection says Connection:
-    close. 0: no limit (gunicorn max_requests)."""
+    """Number of requests after which a worker is replaced; its last response on each connection says
+    Connection: close. 0: no limit (gunicorn max_requests)."""
     worker_requests_jitter: int = 0
-    """Maximum number of further requests, chosen at random, so that workers are not all replaced at once."""
+    """Maximum number of requests added to `worker_requests` at random, so that not all workers are replaced
+    at once."""
     worker_seconds: float = 0.0
     """Age in seconds at which a worker is replaced. 0: no limit."""
     worker_memory_bytes: int = 0
-    """Memory of a worker (resident set) at which it is replaced. 0: no limit."""
+    """Resident memory in bytes at which a worker is replaced. 0: no limit."""
     worker_memory_percent: int = 0
-    """The same as a percentage of its share: of the memory that the container may use (memory.max), or else
-    of the machine's, divided by the number of workers. 0: no limit."""
+    """Resident memory at which a worker is replaced, in percent of its share: the memory limit of the
+    container (memory.max), or else the memory of the machine, divided by the number of workers. 0: no
+    limit."""
     worker_stuck_seconds: float = 30.0
     """Seconds that a worker's loop may be blocked before the worker is killed and replaced (gunicorn
     timeout)."""
     worker_boot_seconds: float = 60.0
     """Seconds that a worker may take to import its application before it is killed."""
     held_seconds: float = 0.02
-    """Seconds for which the application may hold a thread until one that stands by (`standby_threads`) serves
-    in its place."""
+    """Seconds for which the application may hold the serving thread before a standby thread
+    (`standby_threads`) takes over."""
     stop_delay_seconds: float = 0.0
-    """Seconds that a server goes on serving after it is told to stop, while it says that it is not ready
-    (/readyz), so that load balancers send their clients elsewhere first (Kubernetes: a preStop hook that
-    sleeps)."""
+    """Seconds that a server keeps serving after it is told to stop, while /readyz already says that it is not
+    ready, so that load balancers can redirect clients first (Kubernetes: a preStop hook that sleeps)."""
     stop_seconds: float = bounded(30.0, zero=True)
-    """Seconds that requests in flight have to end when the server stops; then they are interrupted (gunicorn
-    graceful_timeout)."""
+    """Seconds that requests in flight have to finish when the server shuts down; then they are interrupted
+    (gunicorn graceful_timeout)."""
     stop_notice_seconds: float = bounded(5.0, zero=True)
-    """Seconds after which a server that stops tells event streams and WebSockets, which do not end by
-    themselves: receive() of an ASGI application gives http.disconnect, a WebSocket is closed with 1001. Other
-    streams are told as long before the end of stop_seconds. At most half of these."""
+    """Seconds after the start of a shutdown at which the server ends event streams and WebSockets, which do
+    not end by themselves: receive() of an ASGI application returns http.disconnect, a WebSocket is closed
+    with 1001. Other streams get this notice the same time before the end of `stop_seconds`. At most half of
+    `stop_seconds`."""
     stop_idle_seconds: float = bounded(2.0, zero=True)
-    """Seconds that a server that stops, or a worker that is replaced, keeps its idle connections; the next
-    request of each is answered with Connection: close. A proxy does not send a POST again if its connection
-    is closed at that moment."""
+    """Seconds that a stopping server or worker keeps its idle connections open; the response to the next
+    request on each says Connection: close. Otherwise a proxy's POST could arrive at a closed connection, and
+    proxies do not retry a POST."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -193,7 +196,7 @@ class Limits:
 
 
 def defaults() -> dict[str, int | float]:
-    """Each limit and its default."""
+    """Return each limit and its default."""
     return {name: getattr(Limits, name) for name in Limits.__annotations__}
 
 
@@ -203,14 +206,14 @@ LARGEST_32 = (1 << 32) - 1
 
 
 def field_of(name: str) -> tuple[str, str]:
-    """The type and the name of a limit in C. Times are in ns there."""
+    """Return the type and the name of a limit in C, where times are in nanoseconds."""
     if name.endswith("_seconds"):
         return "int64_t", f"{name.removesuffix('_seconds')}_ns"
     return ("double" if name.endswith("_rate") else "int64_t"), name
 
 
 def limit_values(limits: Limits) -> dict[str, object]:
-    """The fields of `struct limits` in wire/wire.h."""
+    """Return the fields of `struct limits` in wire/wire.h."""
 
     def whole(number: float) -> int:
         return int(min(number, LARGEST))

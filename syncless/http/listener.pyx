@@ -106,7 +106,7 @@ cdef class Listener:
         self.stopping = True
 
     def close(self) -> None:
-        """Ends what would keep the listener alive."""
+        """End what would keep the listener alive."""
         self.deadlines.close()
         self.application.close()
 
@@ -119,7 +119,7 @@ cdef class Listener:
         return 0
 
     cdef Py_ssize_t all_connections(self) noexcept:
-        """Those of its socket, in all threads."""
+        """Return those of its socket, in all threads."""
         cdef Py_ssize_t connections = 0
         cdef Listener other
         if self.siblings is None:
@@ -129,7 +129,7 @@ cdef class Listener:
         return connections
 
     cdef int64_t all_held(self) noexcept:
-        """Bytes in the buffers of these."""
+        """Return bytes in the buffers of these."""
         cdef int64_t held = 0
         cdef Listener other
         if self.siblings is None:

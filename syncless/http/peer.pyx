@@ -14,7 +14,7 @@ more()       waits for bytes behind those; how many came, 0 when the client has 
 consume(n)   the first n are used up
 direct()     puts up to n bytes straight into the caller's memory; 0 when the client has closed; -1 after it
              had to wait: look again, for another tasklet may have read meanwhile
-expected()   tells the client to go on (100), unless its answer has begun
+expected()   tells the client to go on (100), unless its response has begun
 append()     what is put here is pending: it is sent at the end of the turn, or by send_all()
 set_body()   a large body behind it, straight from the application's object
 send_all()   sends all that is pending and then the data, now
@@ -124,20 +124,21 @@ cdef class Peer:
         return 0
 
     cdef bint is_gone(self) noexcept:
-        """Whether nothing more can be sent."""
+        """Return whether nothing more can be sent."""
         return self.stream == NULL or self.stream.gone
 
     cdef bint is_read(self) noexcept:
-        """Whether a tasklet of the listener's thread waits for bytes of an HTTP/1.1 client."""
+        """Return whether a tasklet of the listener's thread waits for bytes of an HTTP/1.1 client."""
         return self.stream != NULL and self.stream.fd >= 0 and someone_waits(
             &self.listener.loop.fds.entries[self.stream.fd].readers)
 
     cdef bint has_left(self) noexcept:
-        """Whether the client has closed the connection, or at least its sending half."""
+        """Return whether the client has closed the connection, or at least its sending half."""
         return self.is_gone() or has_hung_up(self.stream.fd)
 
     cdef bint may_have_left(self) noexcept:
-        """Whether a look is worth a system call: an event may have told of it, that will not come again."""
+        """Return whether a look is worth a system call: an event may have told of it, that will not come
+        again."""
         if self.is_gone() or self.stream.carried:
             return True
         return self.stream.ended or is_receivable(self.stream)
@@ -216,7 +217,7 @@ cdef class Peer:
         return 0
 
     cdef int wait_readable(self) except -1:
-        """Parks the tasklet that reads a body until bytes come; BodyTimeout, ClientGone."""
+        """Park the tasklet that reads a body until bytes come; BodyTimeout, ClientGone."""
         cdef Loop loop = get_loop()
         cdef Watcher _owner = self.owner        # keeps the stream
         cdef Stream* stream = self.stream
@@ -225,9 +226,9 @@ cdef class Peer:
         if stream == NULL or (stream.fd < 0 and not stream.carried):
             raise ConnectionLost("the connection is closed")
         if someone_waits(self.waiters(loop, READ)):
-            raise RuntimeError("another tasklet is reading this body already")
+            raise RuntimeError("another tasklet is already reading this body")
         if self.wait(READ, "request body", limit) == TIMED_OUT:
-            raise BodyTimeout(f"no byte of the request body came for {limit / 1e9:g} s")
+            raise BodyTimeout(f"no byte of the request body arrived for {limit / 1e9:g} s")
         if self.stream != stream:
             raise ConnectionLost("the request has ended")
         if not self.upgraded:
@@ -244,7 +245,7 @@ cdef class Peer:
             raise BodyTimeout(f"the request body took longer than {by.body_total_ns / 1e9:g} s")
         if found == TOO_SLOW:
             raise BodyTimeout(
-                f"the request body comes more slowly than {by.body_rate:g} bytes per second")
+                f"the request body arrives more slowly than {by.body_rate:g} bytes per second")
         return 0
 
     # -- bytes that go ---------------------------------------------------------------------------------------
@@ -368,7 +369,7 @@ cdef class Peer:
         return 0
 
     cdef int wait_writable(self) except -1:
-        """Parks the tasklet that sends until the client takes more. The stream is gone if that takes longer
+        """Park the tasklet that sends until the client takes more. The stream is gone if that takes longer
         than Limits.write_seconds, or the client is slower than Limits.write_rate."""
         cdef Listener listener = self.listener
         cdef Loop loop = get_loop()
@@ -378,7 +379,7 @@ cdef class Peer:
         if stream == NULL:                      # ended while Python code ran in the stream's layer
             self.fail_ended()
         if someone_waits(self.waiters(loop, WRITE)):
-            raise RuntimeError("another tasklet is sending on this connection already")
+            raise RuntimeError("another tasklet is already sending on this connection")
         if stream.carried:
             return (<Carried> owner).wait_writable(self)
         listener.data_rates.stalled(stream.fd, 0)
@@ -394,7 +395,7 @@ cdef class Peer:
         return 0
 
     cdef int wait(self, int bit, const char* why, int64_t ns) except -1:
-        """Parks until the stream is ready or closed or the time has passed."""
+        """Park until the stream is ready or closed or the time has passed."""
         cdef Watcher owner = self.owner         # kept while this waits
         cdef Loop loop = get_loop()
         cdef int outcome
@@ -412,13 +413,13 @@ cdef class Peer:
         return outcome
 
     cdef WaitQueue* waiters(self, Loop loop, int bit) except NULL:
-        """The tasklets of the loop that wait for bytes, or for room."""
+        """Return the tasklets of the loop that wait for bytes, or for room."""
         cdef FdEntry* entry
         if not self.stream.carried:
             entry = loop.fds.entry(self.stream.fd)
             return &entry.readers if bit & READ else &entry.writers
         if loop is not self.listener.loop:
-            raise RuntimeError("a request of HTTP/2 can wait for its client in the thread of its server only")
+            raise RuntimeError("an HTTP/2 request can wait for its client only in the thread of its server")
         return &(<Carried> self.owner).readers if bit & READ else &(<Carried> self.owner).writers
 
     cdef int abort(self) except -1:
@@ -449,7 +450,7 @@ cdef class Body:
     # -- reading ---------------------------------------------------------------------------------------------
 
     cdef Py_ssize_t window(self, char** data) except -1:
-        """Bytes of the body that lie ready at *data, at least one; 0 at the end of the body."""
+        """Return bytes of the body that lie ready at *data, at least one; 0 at the end of the body."""
         cdef Peer source
         cdef Py_ssize_t n
         if self.framing.ended:
@@ -470,7 +471,7 @@ cdef class Body:
         body_take(&self.framing, n)
 
     cdef Py_ssize_t read_into(self, char* into, Py_ssize_t n) except -1:
-        """Moves up to n bytes of the body, at least one, to the caller's memory; 0 at the end of the body."""
+        """Move up to n bytes of the body, at least one, to the caller's memory; 0 at the end of the body."""
         cdef char* data
         cdef Peer source
         cdef Py_ssize_t got
@@ -489,7 +490,8 @@ cdef class Body:
         return got
 
     cdef bint at_hand(self) noexcept:
-        """Whether window() gives bytes or the end of the body, without waiting and without an error."""
+        """Return whether window() gives bytes or the end of the body, without waiting and without an
+        error."""
         cdef framing ahead = self.framing
         cdef char* data = NULL
         cdef Py_ssize_t n
@@ -506,7 +508,7 @@ cdef class Body:
         return n > 0 or ahead.ended
 
     cdef Py_ssize_t gather(self, char* into, Py_ssize_t n) except -1:
-        """Moves up to n bytes that are at hand, of several chunks if need be."""
+        """Move up to n bytes that are at hand, of several chunks if need be."""
         cdef char* data = NULL
         cdef Py_ssize_t part, got = 0
         while got < n and self.at_hand():
@@ -518,15 +520,15 @@ cdef class Body:
         return got
 
     cdef bint drainable(self, Py_ssize_t most) noexcept:
-        """Whether the rest of the body may be short enough to be read away."""
+        """Return whether the rest of the body may be short enough to be read away."""
         return not self.broken and not self.expects_continue and self.framing.left <= most
 
     cdef bint is_read(self) noexcept:
-        """Whether another tasklet waits for more of it, so that it cannot be read away."""
+        """Return whether another tasklet waits for more of it, so that it cannot be read away."""
         return not self.framing.ended and self.source is not None and self.source.is_read()
 
     cdef bint drain(self, Py_ssize_t most) except -1:
-        """Reads the rest of the body away. False if it has more than `most` bytes."""
+        """Read the rest of the body away. False if it has more than `most` bytes."""
         cdef char* data
         cdef Py_ssize_t n, drained = 0
         while not self.framing.ended:
@@ -542,7 +544,7 @@ cdef class Body:
     # -- framing ---------------------------------------------------------------------------------------------
 
     cdef Peer readable_source(self):
-        """The source, of which more is to be read; ClientGone if that is not possible any more."""
+        """Return the source, of which more is to be read; ClientGone if that is not possible any more."""
         cdef Peer source = self.source        # the request may end while another tasklet waits here
         if source is None or self.broken:
             raise ConnectionLost("the body can no longer be read")
@@ -552,7 +554,7 @@ cdef class Body:
         return source
 
     cdef bint next_chunk(self) except -1:
-        """Reads up to the next chunk's data; False after the last chunk and its trailers."""
+        """Read up to the next chunk's data; False after the last chunk and its trailers."""
         cdef Peer source = self.source
         cdef char* data
         cdef Py_ssize_t n

@@ -32,7 +32,8 @@ class ProxyHeader(NamedTuple):
 
 
 def parse_proxy_header(data: bytes) -> ProxyHeader | None:
-    """The header with which the data begins; None while it is incomplete; ValueError if it is none."""
+    """Return the header with which the data begins; None while it is incomplete; raise ValueError if it is
+    none."""
     if data[: len(SIGNATURE)] == SIGNATURE[: len(data)]:
         return _block(data)
     if data[:6] == b"PROXY "[: len(data)]:

@@ -31,12 +31,12 @@ cdef dict VARIABLES = {
 
 
 cpdef int known_field(str name):
-    """The index of a name in lower case among those that clients usually send (wire/names.h)."""
+    """Return the index of a name in lower case among those that clients usually send (wire/names.h)."""
     return KNOWN.get(name, HEAD_UNKNOWN)
 
 
 def part_of(str variable not None):
-    """The number of the part that is a meta-variable of CGI."""
+    """Return the number of the part that is a meta-variable of CGI."""
     return VARIABLES.get(variable)
 
 
@@ -79,7 +79,7 @@ cdef class Request:
         return variables
 
     def field(self, str name not None):
-        """A header field, by its name in lower case; None without one."""
+        """Return a header field, by its name in lower case; None without one."""
         return self.get(name, KNOWN.get(name, HEAD_UNKNOWN))
 
     @property

@@ -113,7 +113,7 @@ cdef class RequestHeads:
             memcpy(memory.found, found, HEAD_BEFORE_HEADERS)
 
     cdef Memory* claim(self, int fd, long size) noexcept:
-        """The descriptor's memory, with room for `size` bytes of fields; NULL if it can have none.
+        """Return the descriptor's memory, with room for `size` bytes of fields; NULL if it can have none.
 
         Called while the bytes of a head are in use: objects that belong to an older memory stay where they
         are, and leave when the application puts others in their place.
@@ -147,7 +147,8 @@ cdef class RequestHeads:
         return memory if has_room(memory, size) else NULL
 
     cdef Memory* claim_first(self, const char* fields, long size) noexcept:
-        """The memory of first requests, if the last one had the same fields. They are noted for the next."""
+        """Return the memory of first requests, if the last one had the same fields. They are noted for the
+        next."""
         cdef Memory* memory = &self.first
         if memory.size == -size and memcmp(memory.bytes, fields, size) == 0:
             return memory
@@ -158,8 +159,8 @@ cdef class RequestHeads:
         return NULL
 
     cdef bint make_way(self, int fd) noexcept:
-        """Whether there is a place for one memory more: a new one, or that of a connection that has been
-        silent for SILENT, at the hand."""
+        """Return whether there is a place for one memory more: a new one, or that of a connection that has
+        been silent for SILENT, at the hand."""
         cdef void* grown
         cdef int _
         if fd >= self.fd_capacity:
@@ -197,7 +198,7 @@ cdef class RequestHeads:
         made = spare = None
 
     cdef int keep_made(self, int fd, int64_t claimed, object made) except -1:
-        """Keeps the object that the application has made of the head with that number, if it is still
+        """Keep the object that the application has made of the head with that number, if it is still
         there."""
         cdef Memory* memory = &self.first if fd < 0 else memory_of(self, fd)
         if memory != NULL and memory.size < 0 and memory.claimed == claimed:
@@ -210,7 +211,7 @@ cdef class RequestHeads:
 
 
 cdef bint has_room(Memory* memory, long size) noexcept:
-    """Whether there is room now for so many bytes of fields."""
+    """Return whether there is room now for so many bytes of fields."""
     cdef char* grown
     if memory.room < size:
         grown = <char*> PyMem_Realloc(memory.bytes, size)

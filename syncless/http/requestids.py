@@ -30,7 +30,7 @@ current_ids: ContextVar[RequestIds | None] = ContextVar("syncless.request_ids", 
 
 
 def trace_of(traceparent: str | None) -> str | None:
-    """The trace's part of a field; None if that is none."""
+    """Return the trace's part of a field; None if that is none."""
     found = TRACEPARENT.fullmatch(traceparent or "")
     if traceparent is None or found is None or (found[1] == "00" and found[2]):
         return None
@@ -38,8 +38,8 @@ def trace_of(traceparent: str | None) -> str | None:
 
 
 def begin(request_id: str, traceparent: str | None) -> RequestIds:
-    """The IDs of a request that begins, in its context. `traceparent`: the field of a trusted proxy, or
-    None."""
+    """Return the IDs of a request that begins, in its context. `traceparent`: the field of a trusted proxy,
+    or None."""
     if trace_of(traceparent) is None:
         random = os.urandom(24).hex()
         traceparent = f"00-{random[:32]}-{random[32:]}-00"  # nobody has recorded it

@@ -33,7 +33,7 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object s)
 
 cdef int64_t decimal(const char* text, Py_ssize_t size) noexcept:
-    """The number that the ASCII digits say; -1 if they are none or too many."""
+    """Return the number that the ASCII digits say; -1 if they are none or too many."""
     cdef int64_t number = 0
     cdef Py_ssize_t i
     if size < 1 or size > 18:
@@ -46,7 +46,7 @@ cdef int64_t decimal(const char* text, Py_ssize_t size) noexcept:
 
 
 cdef list as_pairs(object fields):
-    """The headers as a list of tuples of bytes."""
+    """Return the headers as a list of tuples of bytes."""
     cdef list pairs = []
     for field in fields:
         name, value = field
@@ -65,7 +65,7 @@ cdef class Response:
     # -- the head --------------------------------------------------------------------------------------------
 
     cdef int set_head(self, object status, list headers) except -1:
-        """`headers`: pairs of str. ValueError, TypeError: they cannot be sent."""
+        """`headers`: pairs of str. Raise ValueError, TypeError: they cannot be sent."""
         cdef ResponseHeads heads = self.listener.response_heads
         self.status = None
         if self.listener.access_log is not None:
@@ -86,7 +86,7 @@ cdef class Response:
         for i in range(PyList_GET_SIZE(headers)):
             item = <object> PyList_GET_ITEM(headers, i)
             if type(item) is not tuple or PyTuple_GET_SIZE(item) != 2:
-                raise TypeError(f"each header must be a tuple (name, value), not {item!r}")
+                raise TypeError(f"a header must be a tuple (name, value), not {item!r}")
             name = <object> PyTuple_GET_ITEM(item, 0)
             value = <object> PyTuple_GET_ITEM(item, 1)
             if not isinstance(name, str) or not isinstance(value, str):
@@ -97,14 +97,14 @@ cdef class Response:
         return heads.remember(status, headers, &self.head, self.length, self.closes)
 
     cdef int begin_head(self, object status) except -1:
-        """Writes the status line."""
+        """Write the status line."""
         cdef ResponseHeads heads = self.listener.response_heads
         self.head.size = 0
         self.last_head = None
         self.length = -1
         self.closes = False
         if self.code < 200:
-            raise ValueError(f"an application cannot answer with the interim status {status!r}")
+            raise ValueError(f"an application cannot send the interim status {status!r} as its response")
         self.has_date = self.has_server = False
         return self.listener.buffers.append(
             &self.head, PyBytes_AS_STRING(heads.status_line), PyBytes_GET_SIZE(heads.status_line))
@@ -203,7 +203,7 @@ cdef class Response:
     # -- sending ---------------------------------------------------------------------------------------------
 
     cdef int commit(self, int64_t known_length) except -1:
-        """Puts the head into the connection's buffer. `known_length` is that of the whole body, or -1."""
+        """Put the head into the connection's buffer. `known_length` is that of the whole body, or -1."""
         self.peer.answered = True
         if (
             self.last_head is not None and self.length >= 0 and self.code == 200 and self.keep_alive
@@ -215,7 +215,7 @@ cdef class Response:
         return self.frame(known_length)
 
     cdef int frame(self, int64_t known_length) except -1:
-        """Decides on the framing and completes the head with the fields that say so."""
+        """Decide on the framing and complete the head with the fields that say so."""
         cdef bint declared = self.length >= 0
         cdef bint without_length = self.code == 204 or self.code == 304
         cdef reply decided
@@ -244,7 +244,7 @@ cdef class Response:
 
     cdef int put(self, object data, bint last) except -1:
         """A part of the body. `last`: the rest follows without the application's having a say, so it need not
-        leave at once. Returns 1 the first time that a body is longer than its Content-Length, else 0."""
+        leave at once. Return 1 the first time that a body is longer than its Content-Length, else 0."""
         cdef const char* bytes_
         cdef Py_ssize_t size
         cdef char line[REPLY_CHUNK]
@@ -298,7 +298,7 @@ cdef class Response:
         return 0
 
     cdef bint takes_trailers(self) noexcept:
-        """Whether its framing has a place for them."""
+        """Return whether its framing has a place for them."""
         return self.framing == CHUNKED or (self.minor == HTTP_2 and self.framing == BY_CLOSE)
 
     cdef int end_with(self, bytes trailers) except -1:
@@ -312,7 +312,7 @@ cdef class Response:
         return 0
 
     cdef int end(self) except -1:
-        """RuntimeError if the body is shorter than its Content-Length."""
+        """Raise RuntimeError if the body is shorter than its Content-Length."""
         if not self.committed:
             self.commit(0)
         if self.framing == CHUNKED:

@@ -71,7 +71,7 @@ cdef enum:
 
 
 cdef Py_ssize_t receive(Stream* stream, Buffers buffers, char* into, size_t room) except -2:
-    """Bytes received; 0 when the client has closed or failed; -1 when nothing is there now."""
+    """Return bytes received; 0 when the client has closed or failed; -1 when nothing is there now."""
     cdef TlsLayer layer
     cdef Py_ssize_t n
     if stream.layer == NULL:
@@ -133,7 +133,7 @@ cdef Py_ssize_t receive_more(Stream* stream, Buffers buffers) except -2:
 
 
 cdef Py_ssize_t receive_little(Stream* stream, Buffers buffers) except -2:
-    """The same with no more room than the bytes need: a half-sent head may stay for long."""
+    """Return the same with no more room than the bytes need: a half-sent head may stay for long."""
     cdef char* borrowed = buffers.scratch
     cdef Py_ssize_t n
     if borrowed == NULL:                        # a finaliser switched while another connection had it
@@ -153,9 +153,9 @@ cdef Py_ssize_t receive_little(Stream* stream, Buffers buffers) except -2:
 
 
 cdef Py_ssize_t borrow_input(Stream* stream, Buffers buffers, Input* input) except -2:
-    """All bytes that have come and are not used yet, where they lie: in the inbox, or else, received now, in
-    the buffer that all streams share. The result is receive()'s; if it is positive, return_input() must
-    follow. `input.size` is 0 at first; called again, it receives more than that."""
+    """Return all bytes that have come and are not used yet, where they lie: in the inbox, or else, received
+    now, in the buffer that all streams share. The result is receive()'s; if it is positive, return_input()
+    must follow. `input.size` is 0 at first; called again, it receives more than that."""
     cdef Py_ssize_t waiting = stream.inbox.size - stream.inbox_start
     cdef Py_ssize_t n = 0
     input.shared = waiting == 0 and is_receivable(stream) and buffers.scratch != NULL
@@ -192,13 +192,13 @@ cdef int return_input(Stream* stream, Buffers buffers, Input* input, Py_ssize_t 
 
 
 cdef bint has_bytes(Stream* stream) noexcept:
-    """Whether the socket has bytes that have not been received."""
+    """Return whether the socket has bytes that have not been received."""
     cdef char byte
     return recv(stream.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) > 0
 
 
 cdef bytes first_bytes(Stream* stream, Py_ssize_t most):
-    """Those that have been received and not used yet."""
+    """Return those that have been received and not used yet."""
     if stream.inbox.data == NULL:
         return b""
     return PyBytes_FromStringAndSize(
@@ -207,7 +207,7 @@ cdef bytes first_bytes(Stream* stream, Py_ssize_t most):
 
 
 cdef int compact(Stream* stream, Buffers buffers) except -1:
-    """Moves the rest of the inbox to its start, and a small rest out of a large buffer."""
+    """Move the rest of the inbox to its start, and a small rest out of a large buffer."""
     cdef Buffer old = stream.inbox
     cdef size_t left = old.size - stream.inbox_start
     if left <= LITTLE:
@@ -246,7 +246,7 @@ cdef ssize_t transmit_encrypted(Stream* stream, const char* a, size_t na, const 
 
 
 cdef int push_ciphertext(Stream* stream) except -2:
-    """Sends what the layer has kept: 1 when all of it is gone, 0 when the client has to take some first, -1
+    """Send what the layer has kept: 1 when all of it is gone, 0 when the client has to take some first, -1
     when it is gone."""
     cdef TlsLayer layer
     if stream.layer == NULL:
@@ -256,7 +256,7 @@ cdef int push_ciphertext(Stream* stream) except -2:
 
 
 cdef int send_pending(Stream* stream, Buffers buffers) except -2:
-    """Sends `out` and the body behind it, as far as the client takes them now: SENT_ALL, STALLED,
+    """Send `out` and the body behind it, as far as the client takes them now: SENT_ALL, STALLED,
     FAILED_TO_SEND."""
     cdef size_t body_size, head_left, body_left
     cdef const char* body
@@ -319,7 +319,7 @@ cdef void drop_unsent(Stream* stream, Buffers buffers) noexcept:
 
 
 cdef int half_close(Stream* stream, Buffers buffers) except -1:
-    """Tells the client that no more will be sent. Bytes that it still sends are not kept."""
+    """Tell the client that no more will be sent. Bytes that it still sends are not kept."""
     cdef TlsLayer layer
     buffers.release(&stream.inbox)
     stream.inbox_start = 0
@@ -332,8 +332,8 @@ cdef int half_close(Stream* stream, Buffers buffers) except -1:
 
 
 cdef int close_stream(Stream* stream, Buffers buffers, Loop loop) except -1:
-    """Closes the descriptor, once, unless it was given away; tasklets that wait for it go on. If the stream
-    is torn it is reset."""
+    """Close the descriptor, once, unless it was given away; tasklets that wait for it go on. If the stream is
+    torn it is reset."""
     cdef TlsLayer layer = None
     if stream.layer != NULL:
         layer = <TlsLayer> stream.layer

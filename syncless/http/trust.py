@@ -1,4 +1,4 @@
-"""The proxies that a server believes about their clients, by address, and the header fields in which they
+"""The proxies that a server trusts about their clients, by address, and the header fields in which they
 speak of them. From all other peers those fields are removed before the application sees them, because any
 client can send them.
 """
@@ -47,11 +47,11 @@ PAIR = re.compile(r'\s*([!#$%&\'*+\-.^_`|~0-9A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^";,\
 
 START = re.compile(r"(?:t=)?([0-9]{10,16}(?:\.[0-9]{1,9})?)")
 OLDEST = 3600.0
-"""Seconds after which nobody waits for an answer any more: an older start is a mistake."""
+"""Seconds after which nobody waits for a response any more: an older start is a mistake."""
 
 
 def seconds_since(start: str) -> float | None:
-    """Seconds since the time of an X-Request-Start field, of which the last proxy's counts: seconds,
+    """Return seconds since the time of an X-Request-Start field, of which the last proxy's counts: seconds,
     milliseconds or microseconds since 1970, as nginx, Heroku and HAProxy send it. None if it is none, in the
     future or too long ago."""
     found = START.fullmatch(start.rpartition(",")[2].strip())
@@ -67,14 +67,14 @@ def seconds_since(start: str) -> float | None:
 def unmapped(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The IPv4 address where it is one inside IPv6 (::ffff:192.0.2.1), as a socket that speaks both sees an
-    IPv4 client."""
+    """Return the IPv4 address where it is one inside IPv6 (::ffff:192.0.2.1), as a socket that speaks both
+    sees an IPv4 client."""
     return getattr(address, "ipv4_mapped", None) or address
 
 
 def packed(text: str) -> bytes:
-    """The bytes of an address, of the IPv4 one where it is one inside IPv6. ValueError. Each client has an
-    address of its own, and the objects of ipaddress take ten times as long."""
+    """Return the bytes of an address, of the IPv4 one where it is one inside IPv6. Raise ValueError. Each
+    client has an address of its own, and the objects of ipaddress take ten times as long."""
     try:
         return socket.inet_pton(socket.AF_INET, text)
     except OSError:
@@ -82,7 +82,7 @@ def packed(text: str) -> bytes:
     try:
         address = socket.inet_pton(socket.AF_INET6, text)
     except OSError:
-        raise ValueError(f"{text!r} is no IP address") from None
+        raise ValueError(f"{text!r} is not an IP address") from None
     return address[12:] if address.startswith(MAPPED) else address
 
 
@@ -141,19 +141,19 @@ class Trust:
 
 
 def is_forwarding(name: str) -> bool:
-    """Whether a proxy speaks of its client in the field with this name, in lower case."""
+    """Return whether a proxy speaks of its client in the field with this name, in lower case."""
     return name in FIELDS or name.startswith(FORWARDING)
 
 
 def _port(text: str | None) -> str:
-    """The port that the text is; "" for none, such as a pseudonym (_hidden)."""
+    """Return the port that the text is; "" for none, such as a pseudonym (_hidden)."""
     if text and text.isdecimal() and text.isascii() and len(text) <= 5 and 0 < int(text) <= 65535:
         return text
     return ""
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The host and the port of 192.0.2.1, a.example:80, 2001:db8::1, [2001:db8::1]:80."""
+    """Return the host and the port of 192.0.2.1, a.example:80, 2001:db8::1, [2001:db8::1]:80."""
     text = text.strip()
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
@@ -163,7 +163,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _address(text: str) -> str | None:
-    """The IP address of such an entry, as a socket shows it; None for unknown and pseudonyms."""
+    """Return the IP address of such an entry, as a socket shows it; None for unknown and pseudonyms."""
     text, percent, zone = _split(text)[0].partition("%")
     try:
         address = packed(text)
@@ -177,7 +177,7 @@ def _address(text: str) -> str | None:
 
 
 def _elements(text: str) -> list[dict[str, str]] | None:
-    """The elements of a Forwarded field (RFC 7239, 4); None if it is malformed."""
+    """Return the elements of a Forwarded field (RFC 7239, 4); None if it is malformed."""
     elements: list[dict[str, str]] = [{}]
     at = 0
     while at < len(text):
@@ -199,13 +199,14 @@ def _elements(text: str) -> list[dict[str, str]] | None:
 
 
 class Forward(Protocol):
-    """What a server knows of the proxies before it."""
+    """A server's knowledge of the proxies in front of it."""
 
     def keeps(self, name: str) -> bool:
-        """Whether a trusted peer's request has this field, one in which a proxy speaks of its client."""
+        """Return whether a trusted peer's request has this field, one in which a proxy speaks of its
+        client."""
 
     def __call__(self, request: Request) -> None:
-        """Makes a trusted peer's request say what the peer says of its client."""
+        """Make a trusted peer's request say what the peer says of its client."""
 
 
 class Forwarding:
@@ -226,7 +227,9 @@ class Forwarding:
                     f"{', '.join((*FIELDS, REQUEST_START))}"
                 )
         if "forwarded" in self.fields and not {"forwarded", REQUEST_START}.issuperset(self.fields):
-            raise ValueError("trust Forwarded or the X- fields, not both: they could contradict each other")
+            raise ValueError(
+                "trust either Forwarded or the X- fields, not both: they could contradict each other"
+            )
 
     def keeps(self, name: str) -> bool:
         return name in self.fields
@@ -257,7 +260,7 @@ class Forwarding:
         )
 
     def _client(self, request: Request, chain: list[str]) -> int:
-        """Follows the chain from its end as long as it is trusted. Returns the place of the client in it."""
+        """Follow the chain from its end as long as it is trusted. Return the place of the client in it."""
         place = len(chain) - 1
         client = None
         for i in range(len(chain) - 1, -1, -1):

@@ -40,8 +40,8 @@ def open(
     errors: str | None = None,
     newline: str | None = None,
 ) -> IO[Any]:
-    """The built-in open(), with the same arguments, errors and kinds of files. Reading and writing park the
-    tasklet, and so does opening a FIFO without a peer.
+    """Open a file like the built-in open(), with the same arguments, errors and kinds of files. Reading,
+    writing, and opening a FIFO without a peer park the tasklet.
 
     Only one tasklet at a time may use a file. Under the patch several may share it.
     """
@@ -53,7 +53,7 @@ def open(
     if "b" not in mode and buffering == 0:
         raise ValueError("can't have unbuffered text I/O")
     if "b" in mode and buffering == 1:
-        raise ValueError("line buffering (buffering=1) is for text only")
+        raise ValueError("line buffering (buffering=1) works only in text mode")
     file = file if isinstance(file, int) else os.fspath(file)
     opener = None if isinstance(file, int) else lambda path, flags: _open(path, flags, 0o666)
     raw = RawFile(file, binary, opener=opener)
@@ -75,15 +75,15 @@ def open(
 
 
 def read_file(path: str | bytes | os.PathLike[Any]) -> bytes:
-    """The contents of a file. OSError."""
+    """Return the contents of a file as bytes. Raise OSError on failure."""
     fd = _open(path, os.O_RDONLY | os.O_CLOEXEC)
     with RawFile(fd, "rb") as raw:
         return raw.readall() or b""
 
 
 def write_file(path: str | bytes | os.PathLike[Any], data: Any, *, durable: bool = False) -> int:
-    """Writes a file under a temporary name beside it, then renames it, so that the file is never half
-    written. Returns its size in bytes.
+    """Write a file under a temporary name beside it, then rename it, so that the file is never half written.
+    Return its size in bytes.
 
     `durable`: the data are on the disk before the file is renamed. An OSError leaves the old file unchanged.
     """

@@ -43,14 +43,14 @@ def is_privileged() -> bool:
 
 
 def will_give_up() -> None:
-    """This process will become another user, who is to read no file by it that the user could not read
-    alone."""
+    """Note that this process will become another user, who must not read files through it that the user could
+    not read otherwise."""
     global _gives_up
     _gives_up = True
 
 
 def descriptor_of(path: str) -> int | None:
-    """The number of the descriptor of this process that the path means, such as /dev/stdout. It is
+    """Return the number of the descriptor of this process that the path means, such as /dev/stdout. It is
     duplicated: to open it takes a right that a worker may lack, and no socket can be opened."""
     found = OURS.fullmatch(path)
     if found is None:
@@ -74,7 +74,8 @@ class _Directory(NamedTuple):
         return self.swapped or self.open_to_others
 
     def keeps(self, about: os.stat_result) -> bool:
-        """Whether nobody else can have made this entry, or can rename it: in /tmp, those of root stay."""
+        """Return whether nobody else can have made this entry, or can rename it: in /tmp, those of root
+        stay."""
         if self.swapped or not self.open_to_others:
             return not self.swapped
         sticky = self.about.st_uid in _roots() and self.about.st_mode & stat.S_ISVTX
@@ -100,7 +101,7 @@ def _is_alone(about: os.stat_result) -> bool:
 
 class Place:
     """Place(path): a name in its directory, for a ``with`` block. In a process that is not root's it is the
-    path itself. OSError; PermissionError for a symbolic link that others may have put there."""
+    path itself. OSError; raise PermissionError for a symbolic link that others may have put there."""
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = os.fspath(path)
@@ -179,7 +180,10 @@ class Place:
             self.dir_fd = None
 
     def refusal(self, why: str) -> PermissionError:
-        text = f"{why}, and others than root may write the directory; choose one that only root may write"
+        text = (
+            f"{why}, and users other than root may write to the directory; choose a directory that only root "
+            "may write to"
+        )
         return PermissionError(errno.EPERM, text, self.path)
 
     # -- what is done there --------------------------------------------------------------------------------
@@ -196,17 +200,17 @@ class Place:
             if error.errno in (errno.ELOOP, errno.EMLINK) and self.guarded:
                 raise self.refusal("it is a symbolic link") from None
             if error.errno == errno.ENXIO and self.guarded:
-                raise self.refusal("it is a FIFO that nobody reads, a socket or a device") from None
+                raise self.refusal("it is a FIFO without a reader, a socket or a device") from None
             raise OSError(error.errno, error.strerror, self.path) from None
 
     def check(self, fd: int, owners: tuple[int, ...] | None = None) -> None:
-        """Refuses an open file that others may have linked to this name. ``owners``: users whose files it may
+        """Refuse an open file that others may have linked to this name. ``owners``: users whose files it may
         be, besides the one whose directory it is."""
         if not self.guarded or self._folder is None:
             return
         about = os.fstat(fd)
         if not (stat.S_ISREG(about.st_mode) or stat.S_ISFIFO(about.st_mode)):
-            raise self.refusal("it is no plain file")
+            raise self.refusal("it is not a regular file")
         if not _is_alone(about):
             raise self.refusal("it has several names (hard links)")
         theirs = self._folder.st_uid
@@ -219,8 +223,8 @@ class Place:
         os.set_blocking(fd, True)
 
     def append(self, flags: int, owner: Owner | None = None) -> int:
-        """Opens a file for writing, or makes one. Files that are made here are given to the owner, and so are
-        those that are there already if others cannot have put them there."""
+        """Open a file for writing, or make one. A file that is made here is given to the owner, as is an
+        existing file if no other user can have put it there."""
         if self.descriptor is not None:
             return os.dup(self.descriptor)
         if self._follow:
@@ -234,7 +238,7 @@ class Place:
                 fd, made = self.open(flags | os.O_CREAT | os.O_EXCL), True
                 break
         else:
-            raise self.refusal("it comes and goes while it is opened")
+            raise self.refusal("it appeared and disappeared while it was opened")
         try:
             if made:
                 os.set_blocking(fd, True)
@@ -253,13 +257,13 @@ class Place:
         return os.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=self._follow)
 
     def beside(self) -> Place:
-        """A name in the same directory that nothing has. It lasts as long as this place."""
+        """Return a name in the same directory that nothing has. It lasts as long as this place."""
         other = copy.copy(self)
         other.name = f".{self.name}.{os.getpid()}-{os.urandom(6).hex()}"
         return other
 
     def rename(self, to: Place) -> None:
-        """To another name in the same directory."""
+        """Rename to another name in the same directory."""
         os.rename(self.name, to.name, src_dir_fd=self.dir_fd, dst_dir_fd=to.dir_fd)
 
     def unlink(self) -> None:
@@ -267,21 +271,21 @@ class Place:
 
 
 def give(fd: int, owner: Owner) -> None:
-    """Gives an open file to its owner; a terminal and /dev/null stay whose they are."""
+    """Give an open file to its owner; a terminal and /dev/null stay whose they are."""
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode) or stat.S_ISFIFO(mode):
         os.fchown(fd, *owner)
 
 
 def append_to(path: str | os.PathLike[str], flags: int, owner: Owner | None = None) -> int:
-    """A descriptor of a file for appending, see Place.append()."""
+    """Return a descriptor of a file for appending, see Place.append()."""
     with Place(path) as place:
         return place.append(flags, owner)
 
 
 @contextlib.contextmanager
 def of_argument(name: str) -> Iterator[None]:
-    """An OSError in the block names the argument beside its file."""
+    """Make an OSError in the block name the argument beside its file."""
     try:
         yield
     except OSError as error:
@@ -293,7 +297,8 @@ def of_argument(name: str) -> Iterator[None]:
 @contextlib.contextmanager
 def readable(path: str) -> Iterator[str]:
     """A path by which others may open the file at `path` in the block. Before a process of root becomes
-    another user, that is a file that nobody has linked there to learn what it holds. OSError."""
+    another user, that is a file that nobody has linked there to learn what it holds. Raise OSError on
+    failure."""
     if not (is_privileged() and _gives_up):
         yield path
         return
@@ -311,7 +316,7 @@ def readable(path: str) -> Iterator[str]:
 
 
 def only_roots(path: str) -> bool:
-    """Whether nobody but root can change the file, or what its path means."""
+    """Return whether nobody but root can change the file, or what its path means."""
     with Place(path) as place:
         if place.descriptor is not None:
             return True
@@ -332,7 +337,7 @@ def _link(name: str, dir_fd: int | None = None) -> str | None:
 
 
 def _own(path: str) -> int | None:
-    """The descriptor of this process that the path leads to, by symbolic links."""
+    """Return the descriptor of this process that the path leads to, by symbolic links."""
     for _ in range(LINKS):
         found = descriptor_of(os.path.abspath(path))
         if found is not None:

@@ -125,20 +125,20 @@ SocketType = socket
 
 
 def fromfd(fd: int, family: int, type: int, proto: int = 0) -> socket:
-    """A socket object for a duplicate of the descriptor."""
+    """Return a socket object for a duplicate of the descriptor."""
     return socket(family, type, proto, _stdlib.dup(fd))
 
 
 def socketpair(
     family: int | None = None, type: int = _stdlib.SOCK_STREAM, proto: int = 0
 ) -> tuple[socket, socket]:
-    """Two connected sockets; UNIX ones by default."""
+    """Return two connected sockets; UNIX sockets by default."""
     first, second = _stdlib.socketpair(family, type, proto)
     return _adopt(first), _adopt(second)
 
 
 def _adopt(sock: _stdlib.socket) -> socket:
-    """The same connection as an object of our class."""
+    """Return the same connection as an object of our class."""
     timeout = sock.gettimeout()
     ours = socket(sock.family, sock.type, sock.proto, fileno=sock.detach())
     ours.settimeout(timeout)
@@ -152,7 +152,8 @@ def create_connection(
     *,
     all_errors: bool = False,
 ) -> socket:
-    """A connected TCP socket. Tries each address of the host in turn; `timeout` is in seconds per attempt."""
+    """Return a connected TCP socket. Try each address of the host in turn; `timeout` is in seconds per
+    attempt."""
     host, port = address
     errors: list[OSError] = []
     for family, kind, proto, _, target in getaddrinfo(host, port, 0, _stdlib.SOCK_STREAM):

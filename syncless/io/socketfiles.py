@@ -25,15 +25,15 @@ class SocketFile:
             self._made = place.stat()
 
     def remove(self) -> None:
-        """Does nothing if another process has made its own there meanwhile."""
+        """Do nothing if another process has made its own there meanwhile."""
         with contextlib.suppress(OSError), Place(self._path) as place:
             if os.path.samestat(place.stat(), self._made):
                 place.unlink()
 
 
 def bind_file(sock: socket.socket, path: str, mode: int, owner: Owner = (-1, -1)) -> None:
-    """Binds the socket to a path. Its file has this mode, whatever the umask is, and is never open to more
-    users. PermissionError if somebody has put another file in its place meanwhile."""
+    """Bind the socket to a path. Its file has this mode, whatever the umask is, and is never open to more
+    users. Raise PermissionError if somebody has put another file in its place meanwhile."""
     with Place(path) as place:
         narrow = False
         if sys.platform == "linux":  # the file gets the mode of the socket, less the umask
@@ -57,7 +57,7 @@ def bind_file(sock: socket.socket, path: str, mode: int, owner: Owner = (-1, -1)
         try:
             about = os.fstat(fd)
             if not stat.S_ISSOCK(about.st_mode) or about.st_uid != os.geteuid() or about.st_nlink != 1:
-                raise place.refusal("another file has been put in the place of the new socket")
+                raise place.refusal("another file has replaced the new socket")
             os.chown(f"/proc/self/fd/{fd}", *owner)
             os.chmod(f"/proc/self/fd/{fd}", mode)
         finally:
@@ -76,8 +76,10 @@ def remove_stale(path: str) -> None:
 
 
 def why_taken(path: str) -> str:
-    """What stands in the way of binding to `path` (EADDRINUSE)."""
-    return "another program listens there" if is_socket(path) else "there is a file that is not a socket"
+    """Return why binding to `path` failed with EADDRINUSE."""
+    return (
+        "another program already listens there" if is_socket(path) else "there is a file that is not a socket"
+    )
 
 
 def is_socket(path: str) -> bool:

@@ -37,7 +37,7 @@ of the result, and of the arguments; none where they are not plain."""
 
 
 def get_include() -> str:
-    """The directory with ``syncless/native.h``, for the compiler's ``-I``."""
+    """Return the directory with ``syncless/native.h``, for the compiler's ``-I``."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
 
 
@@ -50,8 +50,8 @@ class _Table(ctypes.Structure):
 
 
 def functions() -> dict[str, Any]:
-    """The server's functions for handlers by their names in syncless/native.h, as ctypes functions, which
-    handlers compiled by Numba can call.
+    """Return the server's functions for handlers by their names in syncless/native.h, as ctypes functions,
+    which handlers compiled by Numba can call.
 
     Pointers are numbers (`uintp`). The struct that a function fills in, such as the `found` of `field`, is an
     address of two words: where the bytes are, and how many.

@@ -13,7 +13,7 @@ class Handler:
     the head of a request has come, and reads a body of any size in steps.
 
     ImportError if a capsule was made for another version of the interface; a function of ctypes or Numba says
-    none, so load() is the way to a library. TypeError if the source is nothing of these.
+    none, so load() is the way to a library. Raise TypeError if the source is nothing of these.
     """
 
     name: str
@@ -25,8 +25,8 @@ class Handler:
 def load(
     path: str | os.PathLike[str], name: str, *, context: int | None = None, pieces: bool | None = None
 ) -> Handler:
-    """The handler of that name in a shared library, such as one of C or a Rust cdylib.
+    """Return the handler of that name in a shared library, such as one of C or a Rust cdylib.
 
-    The library says by ``SYNCLESS_LIBRARY`` for which version of the interface it was compiled. OSError if it
-    cannot be loaded, ImportError if it has no such function or was compiled for another version.
+    The library says by ``SYNCLESS_LIBRARY`` for which version of the interface it was compiled. Raise OSError
+    if it cannot be loaded, ImportError if it has no such function or was compiled for another version.
     """

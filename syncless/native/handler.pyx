@@ -23,7 +23,7 @@ cdef class Handler:
     the head of a request has come, and reads a body of any size in steps.
 
     ImportError if a capsule was made for another version of the interface; a function of ctypes or Numba says
-    none, so load() is the way to a library. TypeError if the source is nothing of these.
+    none, so load() is the way to a library. Raise TypeError if the source is nothing of these.
     """
 
     def __init__(self, object source not None, str name=None, *, context=None, pieces=None):
@@ -57,7 +57,7 @@ cdef class Handler:
     cdef int check(self, unsigned abi) except -1:
         if abi != SYNCLESS_NATIVE_ABI:
             raise ImportError(
-                f"the native handler {self.name} was compiled for version {abi} of syncless/native.h, and "
+                f"the native handler {self.name} was compiled for version {abi} of syncless/native.h, but "
                 f"this syncless has version {SYNCLESS_NATIVE_ABI}: compile it again")
         return 0
 
@@ -76,10 +76,10 @@ cdef object address_of(source):
 
 
 def load(path, str name not None, *, context=None, pieces=None) -> Handler:
-    """The handler of that name in a shared library, such as one of C or a Rust cdylib.
+    """Return the handler of that name in a shared library, such as one of C or a Rust cdylib.
 
-    The library says by ``SYNCLESS_LIBRARY`` for which version of the interface it was compiled. OSError if it
-    cannot be loaded, ImportError if it has no such function or was compiled for another version.
+    The library says by ``SYNCLESS_LIBRARY`` for which version of the interface it was compiled. Raise OSError
+    if it cannot be loaded, ImportError if it has no such function or was compiled for another version.
     """
     cdef Handler made
     library = ctypes.CDLL(os.fspath(path))
@@ -87,7 +87,7 @@ def load(path, str name not None, *, context=None, pieces=None) -> Handler:
         abi = ctypes.c_uint32.in_dll(library, "syncless_native_abi").value
     except ValueError:
         raise ImportError(
-            f"{os.fspath(path)} does not say for which version of syncless/native.h it was compiled: it "
+            f"{os.fspath(path)} does not say which version of syncless/native.h it was compiled for: it "
             f"needs a line SYNCLESS_LIBRARY or the symbol syncless_native_abi with the value {ABI}") from None
     try:
         function = library[name]

@@ -45,7 +45,7 @@ LOST = (
 
 
 class Ended:
-    """What the access log asks of a request that a thread has answered."""
+    """The data of the access log for a request that a thread has served."""
 
     queue_seconds: float | None = None
 
@@ -115,8 +115,8 @@ class NativeHandlers(Lane):
         threads = self._threads
         if threads is None:
             self._server.logs.errors.warning(
-                "native handlers answer no requests: all addresses of this server speak TLS, which is left "
-                "to the application"
+                "native handlers get no requests: all addresses of this server speak TLS, and requests "
+                "over TLS go to the application"
             )
             return
         for each in self._plain:
@@ -139,7 +139,7 @@ class NativeHandlers(Lane):
         return self._threads.requests if self._threads is not None else 0
 
     def limit_requests(self, quota: Quota) -> None:
-        """Counts its requests there, too, at each look of the watchdog."""
+        """Count its requests there, too, at each look of the watchdog."""
         self._quota = quota
 
     def stop(self) -> None:
@@ -164,7 +164,7 @@ class NativeHandlers(Lane):
             self._threads.close_connections(all_of_them)
 
     def close(self) -> None:
-        """Ends the threads. One that is in a handler still is left behind."""
+        """End the threads. One that is in a handler still is left behind."""
         self._close_gates()
         threads, self._threads = self._threads, None
         if threads is None:
@@ -214,14 +214,14 @@ class NativeHandlers(Lane):
         return self._stuck(self._threads, seconds) if self._threads is not None else []
 
     def all_busy(self) -> bool:
-        """Whether no thread has looked for connections for BUSY_SECONDS."""
+        """Return whether no thread has looked for connections for BUSY_SECONDS."""
         threads = self._threads
         return threads is not None and self.thread_count == sum(
             seconds >= BUSY_SECONDS for _, seconds, _ in threads.busy()
         )
 
     def in_flight(self) -> list[dict[str, Any]]:
-        """Of its request a thread tells no more than the route."""
+        """Return requests in flight. A thread reports only the route of its request."""
         at_work = self._threads.busy() if self._threads is not None else []
         return [
             self._request(index, seconds, route) for index, seconds, route in at_work if route is not None
@@ -270,8 +270,8 @@ class NativeHandlers(Lane):
             busy = {(i, route): took for i, took, route in threads.busy() if route and took >= STUCK_SECONDS}
             for i, route in busy.keys() - self._told:
                 self._server.logs.errors.warning(
-                    f"native thread {i} has been in the handler of {route!r} for {busy[i, route]:.1f} s; all "
-                    "other connections of this thread wait"
+                    f"native thread {i} has been in the handler of {route!r} for {busy[i, route]:.1f} s; "
+                    "it blocks all other connections of this thread"
                 )
             self._told = set(busy)
 
@@ -280,7 +280,7 @@ class NativeHandlers(Lane):
         if missing:
             self._dropped += missing
             self._server.logs.errors.warning(
-                f"the access log was too slow; {missing} lines of native handlers are dropped"
+                f"the access log was too slow; {missing} lines of native handlers were dropped"
             )
 
     def _collect(self, threads: Threads) -> None:
@@ -339,8 +339,8 @@ _lost: list[select.epoll] = []
 
 
 class NativeGate:
-    """For a socket on which native threads accept. While all of them are in handlers,
-    an Acceptor takes its place.
+    """An acceptor for a socket on which native threads accept. While all of them are in handlers, an Acceptor
+    takes its place.
 
     Fact: the kernel wakes the first of those that wait for a socket exclusively (EPOLLEXCLUSIVE). A thread in
     a handler does not wait. Decision: an epoll of Python's own stands last there, and anew after each event,
@@ -372,7 +372,7 @@ class NativeGate:
                 self._stop_accepting()
 
     def _is_ours(self) -> bool:
-        """Whether the program has left the epoll alone: no other one has the mark in it."""
+        """Return whether the program has left the epoll alone: no other one has the mark in it."""
         try:
             self._epoll.modify(self._mark, 0)
         except OSError:
@@ -380,7 +380,7 @@ class NativeGate:
         return True
 
     def _wait(self) -> None:
-        """Until a connection comes and no thread waits for it."""
+        """Wait until a connection arrives and no thread waits for it."""
         self._epoll.register(self._fd, select.EPOLLIN | select.EPOLLEXCLUSIVE)
         try:
             if not self._epoll.poll(0):

@@ -24,8 +24,9 @@ MOST_PARAMETERS = 8
 
 
 def handler_named(name: str) -> Handler:
-    """The handler of a name: "package.module:attribute", or "path/to/library.so:function". ValueError if the
-    name is incomplete, TypeError if it names something else, and the errors of both kinds of loading."""
+    """Return the handler of a name: "package.module:attribute", or "path/to/library.so:function". Raise
+    ValueError if the name is incomplete, TypeError if it names something else, and the errors of both kinds
+    of loading."""
     place, colon, function = name.rpartition(":")
     if not colon or not place or not function:
         raise ValueError(
@@ -55,7 +56,7 @@ class Route(NamedTuple):
 
 
 def parse_route(text: str, handler: Any) -> Route:
-    """ValueError says what is wrong with the text, TypeError with the handler."""
+    """Return the route. Raise ValueError if the text is malformed, TypeError if the handler is unsuitable."""
     found = ROUTE.fullmatch(text) if isinstance(text, str) else None
     if not found:
         raise ValueError(
@@ -90,7 +91,8 @@ def parse_route(text: str, handler: Any) -> Route:
 
 
 def parse_routes(native: Mapping[str, Any]) -> list[Route]:
-    """The routes in the order in which they are tried. ValueError if two are for the same requests."""
+    """Return the routes in the order in which they are tried. Raise ValueError if two are for the same
+    requests."""
     routes = [parse_route(text, handler) for text, handler in native.items()]
     seen: dict[Any, str] = {}
     for route in routes:

@@ -77,7 +77,7 @@ cdef int64_t counted(const counts* of, int at) noexcept:
 
 
 cdef int add_new(const server* of, int64_t* collected, Counters counters) except -1:
-    """Adds what they have counted since it was `collected`, in the order of CELL_OF, the last time."""
+    """Add what they have counted since it was `collected`, in the order of CELL_OF, the last time."""
     cdef int at
     cdef int64_t total
     for at in range(COUNTED):
@@ -245,7 +245,7 @@ cdef class Threads:
     # -- the connections of Python that are theirs -----------------------------------------------------------
 
     cdef bint wants(self, int fd, const char* data, const head* found) noexcept:
-        """Whether the request is for a handler, and not one that a thread has just handed over."""
+        """Return whether the request is for a handler, and not one that a thread has just handed over."""
         cdef char decoded[DECODED]
         cdef match here
         cdef bytes_view path
@@ -265,8 +265,8 @@ cdef class Threads:
 
     cdef int send(self, int index, int fd, int listener, str text, int port, const char* data,
                   size_t size) except -1:
-        """A connection for one of the threads, this one unless it is stuck; `listener`: index of the socket
-        that it was accepted on."""
+        """Return a connection for one of the threads, this one unless it is stuck; `listener`: index of the
+        socket that it was accepted on."""
         cdef bytes shown = text.encode()
         cdef message* made = message_new(CONNECTION_MESSAGE, size)
         if made == NULL:
@@ -289,7 +289,7 @@ cdef class Threads:
         self.send(index, fd, 0, "", -1, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     cdef message* take_messages(self) noexcept:
-        """The messages that they have sent to Python."""
+        """Return the messages that they have sent to Python."""
         return take_messages(&self.core.python)
 
     # -- running ---------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ cdef class Threads:
         return True
 
     def join(self) -> bool:
-        """Frees the threads. False if one is in a handler still: it keeps all that it needs."""
+        """Free the threads. False if one is in a handler still: it keeps all that it needs."""
         cdef int i
         cdef bint all_ended = self.ended
         if self.started and not all_ended:
@@ -456,7 +456,7 @@ cdef class Threads:
         }
 
     def collect(self, Counters counters not None) -> None:
-        """Adds what they have counted since the last time."""
+        """Add what they have counted since the last time."""
         add_new(&self.core, self.collected, counters)
 
     def busy(self) -> list:
@@ -474,7 +474,7 @@ cdef class Threads:
 
 
 cdef str show(const address* of):
-    """An address as text; "" for a UNIX socket."""
+    """Return an address as text; "" for a UNIX socket."""
     cdef char text[64]
     show_address(of, text, 64)
     return text.decode()
@@ -494,8 +494,8 @@ def calls_address() -> int:
 
 
 def publish(str name not None, data) -> None:
-    """Gives the bytes a name, under which native handlers find them without a lock, in place of those that
-    had it.
+    """Give the bytes a name, under which native handlers find them without a lock, in place of those that had
+    it.
 
     Old bytes are freed when no handler can be reading them any more. None takes the name away. A process can
     have 256 names.
@@ -515,7 +515,7 @@ def publish(str name not None, data) -> None:
 
 
 def reclaim() -> int:
-    """Frees old bytes that were published; how many readers may still have."""
+    """Free old bytes that were published; how many readers may still have."""
     return reclaim_views()
 
 
@@ -556,7 +556,7 @@ cdef class Shared(Application):
 
 
 cdef Connection opened(Loop loop, Threads threads, Listener listener, message* sent):
-    """The connection of a message, which has its descriptor from now on, unless this fails."""
+    """Return the connection of a message, which has its descriptor from now on, unless this fails."""
     cdef Connection connection = Connection()
     connection.listener = listener
     connection.stream.fd = sent.fd
@@ -697,7 +697,7 @@ cdef class Inbox(Watcher):
         return self.threads.handed_over - self.taken
 
     def take_rest(self) -> None:
-        """Takes the messages that have been sent up to now."""
+        """Take the messages that have been sent up to now."""
         self.take(self.loop)
 
     def close(self) -> None:

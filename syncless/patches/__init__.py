@@ -32,7 +32,8 @@ _unavailable: list[str] = []
 
 
 def _function(module: str, name: str = "patch", *, of: str = "") -> Callable[[Patcher], None]:
-    """The function of an area. `of`: the only module that it changes; ours is imported when that is, too.
+    """Return the function of an area. `of`: the only module that it changes; ours is imported when that is,
+    too.
 
     On a Python with unknown insides, a module of ours that cannot be imported takes its own areas away and no
     others; so there all are imported now."""
@@ -50,7 +51,7 @@ def _function(module: str, name: str = "patch", *, of: str = "") -> Callable[[Pa
 
 
 def _on_request(module: str) -> Callable[[Patcher], None]:
-    """The function of an area, whose module is imported when it is called."""
+    """Return the function of an area, whose module is imported when it is called."""
 
     def patch(patcher: Patcher) -> None:
         import_module(f"syncless.patches.{module}").patch(patcher)
@@ -63,7 +64,7 @@ def _libraries() -> Any:
 
 
 def native_stats() -> dict[str, int]:
-    """How often calls of the patched C libraries have parked, or waited in libc, and why, by name."""
+    """Return, by name, how often calls of the patched C libraries have parked or waited in libc, and why."""
     found: dict[str, int] = _libraries().native_stats()
     return found
 
@@ -109,15 +110,15 @@ def patch_all(
     strict: bool = False,
     **choice: bool,
 ) -> list[str]:
-    """Patches all areas but those turned off by name (``thread=False``). ``cpu=True`` and ``native=True``
+    """Patch all areas except those turned off by name (``thread=False``). ``cpu=True`` and ``native=True``
     turn on areas that are off by default; ``native=["MySQLdb"]`` names libraries, as patch_native() does.
     `offload` names functions that are to run in real OS threads, by their import paths: ``"cv2.*"``,
     ``"zlib.compress"``, ``"package.module.Class.method"``.
 
-    Returns the areas that were not patched yet. Idempotent. TypeError for an unknown area. An area that this
-    syncless cannot patch, because the Python is newer, is left out with a RuntimeWarning. If `strict`, as for
-    the servers of the command `syncless`, nothing is patched then, and CannotPatch names all such areas;
-    `patch_<area>()` raises the reason itself.
+    Return the areas that were not patched yet. Idempotent. Raise TypeError for an unknown area. An area that
+    this syncless cannot patch, because the Python is newer, is left out with a RuntimeWarning. If `strict`,
+    as for the servers of the command `syncless`, nothing is patched then, and CannotPatch names all such
+    areas; `patch_<area>()` raises the reason itself.
     """
     named: dict[str, Callable[[Patcher], None]] = {
         area_of_offload(name): partial(patch_names, name=name) for name in names_of(offload)
@@ -131,7 +132,7 @@ def patch_all(
         if area not in AREAS:
             raise TypeError(_unknown(area))
         if chosen not in (True, False):
-            raise TypeError(f"the area {area!r} is turned on by True and off by False, not by {chosen!r}")
+            raise TypeError(f"the area {area!r} must be True (on) or False (off), not {chosen!r}")
     wanted = {area: patch for area, patch in AREAS.items() if choice.get(area, area not in OFF)}
     left_out: dict[str, Exception] = {}
 
@@ -158,9 +159,9 @@ def _left_out(errors: Mapping[str, Exception]) -> str:
     off = ", ".join(f"{area}=False" for area in errors)
     options = " ".join(f"--no-patch-{area}" for area in errors)
     return (
-        f"syncless cannot patch {', '.join(errors)} on this Python, and calls of theirs would block all "
+        f"syncless cannot patch {', '.join(errors)} on this Python, and their calls would block all "
         f"tasklets: {reasons}. Upgrade syncless (pip install --upgrade syncless), or use a Python that it "
-        f"knows. To run without these areas: {options}, or patch_all({off})"
+        f"supports. To run without these areas: {options}, or patch_all({off})"
     )
 
 
@@ -169,13 +170,13 @@ def _unknown(area: str) -> str:
 
 
 def _patch_of(area: str, what: str) -> Callable[[], bool]:
-    """The function that patches one area. ``what`` that makes cooperative."""
+    """Return the function that patches one area. ``what`` that makes cooperative."""
 
     def patch() -> bool:
         return bool(_registry.apply({area: AREAS[area]}))
 
     patch.__name__ = patch.__qualname__ = f"patch_{area}"
-    patch.__doc__ = f"{what} Returns False if the area was patched already."
+    patch.__doc__ = f"{what} Return False if the area was already patched."
     return patch
 
 
@@ -213,7 +214,7 @@ patch_drivers = _patch_of("drivers", "The hooks of database drivers that wait in
 
 
 def patch_native(*names: str) -> list[Change]:
-    """Makes C libraries wait cooperatively: their calls of libc that wait park the tasklet.
+    """Make C libraries wait cooperatively: their calls of libc that wait park the tasklet.
 
     A name is that of a module (``"MySQLdb"``, ``"psycopg2._psycopg"``) or of a file (``"libpq.so.5"``). A
     module means its extension modules and the libraries that they are linked against. One that is not loaded
@@ -222,10 +223,10 @@ def patch_native(*names: str) -> list[Change]:
 
     Without a name: those that are known to be safe, as ``patch_all(native=True)``.
 
-    Returns the changes that were made now. ValueError for a library that must not be patched, with the
+    Return the changes that were made now. Raise ValueError for a library that must not be patched, with the
     reason, for the name under which a package is installed, and for a module that is nowhere or has nothing
-    in C; a RuntimeWarning for a file that is nowhere.
-    Each name is an area of its own for unpatch(): ``unpatch("native MySQLdb")``.
+    in C; a RuntimeWarning for a file that is nowhere. Each name is an area of its own for unpatch():
+    ``unpatch("native MySQLdb")``.
     """
     wanted = {}
     for name in names:
@@ -236,18 +237,18 @@ def patch_native(*names: str) -> list[Change]:
 
 
 def is_patched(area: str) -> bool:
-    """Whether the area's changes are in force. ValueError for an unknown area."""
+    """Return whether the changes of the area are active. Raise ValueError for an unknown area."""
     if area not in AREAS and area not in _registry.areas():
         raise ValueError(_unknown(area))
     return area in _registry.areas()
 
 
 def unpatch(*areas: str) -> None:
-    """Undoes the changes of these areas, or all changes. A tasklet that waits in a patched call goes on
-    waiting there; it runs when this thread waits in a call of syncless.
+    """Undo the changes of these areas, or all changes. A tasklet that waits in a patched call keeps waiting
+    there; it runs when this thread waits in a call of syncless.
 
-    RuntimeError outside of the main thread, and as long as threads that are tasklets have not ended: this
-    thread would wait without letting them run. It names them.
+    Raise RuntimeError outside of the main thread, and as long as threads that are tasklets have not ended:
+    this thread would wait without letting them run. It names them.
     """
     for area in areas:
         is_patched(area)  # raises ValueError for an unknown area
@@ -256,8 +257,8 @@ def unpatch(*areas: str) -> None:
         left = sys.modules["syncless.patches.threads"].unended()
     if left:
         raise RuntimeError(
-            "the patch cannot be undone yet: threads that are tasklets have not ended, and would never run "
-            f"again. Join them, or shut down their executors: {', '.join(left)}"
+            "the patch cannot be undone yet: threads that are tasklets are still running, and would never "
+            f"run again. Join them, or shut down their executors: {', '.join(left)}"
         )
     _registry.undo(*(areas or reversed(_registry.areas())))
 
@@ -266,7 +267,7 @@ def unpatch(*areas: str) -> None:
 def patched(
     *, offload: Iterable[str] = (), native: bool | Iterable[str] = False, **choice: bool
 ) -> Iterator[list[str]]:
-    """patch_all() for as long as the block lasts. Areas patched before stay patched."""
+    """Patch like patch_all() while the block runs. Areas patched before stay patched."""
     areas = patch_all(offload=offload, native=native, **choice)
     try:
         yield areas
@@ -276,13 +277,13 @@ def patched(
 
 
 def changes() -> list[Change]:
-    """The changes that are in force, in the order in which they were made."""
+    """Return the active changes, in FIFO order."""
     return _registry.changes()
 
 
 def describe() -> str:
-    """The changes that are in force as a table: area, target, replacement, why. An area that waits for a
-    module has one row that says so."""
+    """Return the active changes as a table: area, target, replacement, reason. An area that waits for a
+    module to be imported has one row."""
     found = changes()
     waiting = dict.fromkeys(_registry.areas())
     for change in found:
@@ -300,7 +301,8 @@ def describe() -> str:
 
 
 def described(choice: Mapping[str, bool] | None = None) -> str:
-    """The areas that are patched now, or that patch_all() would patch with these arguments; "" if none is."""
+    """Return the areas that are patched now, or that patch_all() would patch with these arguments; "" if none
+    is."""
     usual = [area for area in AREAS if area not in OFF]
     if choice is None:
         on = [area for area in AREAS if is_patched(area)]

@@ -30,7 +30,7 @@ _pool = ThreadPool(8)
 
 
 def _sized(original: Callable[..., Any], index: int) -> Callable[..., Any]:
-    """`index`: which argument is the data."""
+    """`index` is the position of the data among the arguments."""
 
     original = original_of(original)
 

@@ -127,7 +127,7 @@ def _warn_of_early_uvloop() -> None:
     """Its C code keeps asyncio's note of the running loop, and signal.set_wakeup_fd, as it found them."""
     warnings.warn(
         "uvloop was imported before the patch, so only one of its loops can run in this thread at a time; "
-        "import it after patch_all(), or call it by syncless.run_in_thread()",
+        "import it after patch_all(), or call it with syncless.run_in_thread()",
         RuntimeWarning,
         stacklevel=2,
     )
@@ -137,7 +137,7 @@ def _extract_stacks_directly(patcher: Patcher, traceback: Any) -> None:
     """Fact: in debug mode each future and handle notes the stack on which it is made, with source lines.
     Danger: under the patch files are read where others run meanwhile, and code that makes a future counts on
     nothing else running: wake-ups were lost. Decision: for stacks, files are read directly. Price: a slow
-    disk holds up all. Guarded by
+    disk blocks all. Guarded by
     tests/patches/test_asyncio.py::test_making_a_future_in_debug_mode_does_not_wait.
     """
     original = traceback.StackSummary.extract
@@ -195,7 +195,7 @@ def _mend_child_greenlets(patcher: Patcher) -> None:
 
     Fact: the parent is the greenlet in which the task began. Danger: our loop makes each step of a task on
     any carrier, so the switch went to a carrier that ran something else. Decision: the parent is the greenlet
-    that has switched there last. Guarded by tests/asyncio/test_libraries.py (sqlalchemy).
+    that last switched there. Guarded by tests/asyncio/test_libraries.py (sqlalchemy).
     """
     for name in ("sqlalchemy.util._concurrency_py3k", "sqlalchemy.util.concurrency"):
         when_imported(patcher, name, _change_parents)

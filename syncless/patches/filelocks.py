@@ -1,6 +1,6 @@
 """Locks on files: flock, lockf, and fcntl's commands that wait.
 
-The kernel has no descriptor for them, so a waiting tasklet tries again and again: first after 1 ms, finally
+The kernel has no descriptor for them, so a waiting tasklet retries and again: first after 1 ms, finally
 every 50 ms.
 """
 
@@ -49,7 +49,8 @@ def patch(patcher: Patcher) -> None:
 
 
 def _number(fd: Any) -> Any:
-    """The descriptor of a file. Anything else is passed on, for the function itself to accept or refuse."""
+    """Return the descriptor of a file. Anything else is passed on, for the function itself to accept or
+    refuse."""
     return fd if isinstance(fd, int) or not hasattr(fd, "fileno") else fd.fileno()
 
 

@@ -159,8 +159,8 @@ def _sends_from_disk(fd: int, offset: Any, count: Any) -> bool:
 
 
 def _without_waiting(fd: int, call: Callable[..., Any], *args: Any) -> Any:
-    """Makes the call with the descriptor set non-blocking, for its moment only, as others may share it.
-    BlockingIOError."""
+    """Make the call with the descriptor set non-blocking, for its moment only, as others may share it. Raise
+    BlockingIOError on failure."""
     os.set_blocking(fd, False)
     try:
         return call(*args)
@@ -181,7 +181,7 @@ def eventfd_read(fd: Any) -> int:
 
 def eventfd_write(fd: Any, value: int) -> None:
     """os.eventfd_write, cooperative. If the counter has room, but not enough, no event tells of more: it
-    tries again and again."""
+    retries and again."""
     number = fd.fileno() if hasattr(fd, "fileno") else fd
     if type(number) is not int or number < 0 or not os.get_blocking(number):
         _eventfd_write(number, value)

@@ -50,7 +50,7 @@ def patch(patcher: Patcher, cygrpc: Any) -> None:
         try:
             return _pool.run(next_event, self)
         except BaseException:
-            self.cancel(cygrpc.StatusCode.cancelled, "the tasklet was killed, or its time was over")
+            self.cancel(cygrpc.StatusCode.cancelled, "the tasklet was killed, or its deadline passed")
             raise
 
     patcher.member_in_place(calls, "next_event", cancelled_if_broken_off, WHY)

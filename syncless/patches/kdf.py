@@ -36,7 +36,7 @@ _pool = ThreadPool(processors)
 
 
 def _long(original: Callable[..., Any], is_short: Callable[..., bool] | None = None) -> Callable[..., Any]:
-    """The function in a thread, unless is_short(*args, **kwargs) or the arguments are wrong."""
+    """Return the function in a thread, unless is_short(*args, **kwargs) or the arguments are wrong."""
 
     original = original_of(original)
 

@@ -3,7 +3,7 @@
 Its queues, pools, managers and locks use the two. A forked process is patched if its parent is. The start
 methods spawn and forkserver begin with a fresh interpreter, which is patched if its main module says so.
 
-The kernel has no descriptor for a semaphore, so a waiting tasklet tries again and again: first after 0.1 ms,
+The kernel has no descriptor for a semaphore, so a waiting tasklet retries and again: first after 0.1 ms,
 finally every 5 ms. A process that has nothing else to do waits in the kernel.
 """
 
@@ -50,7 +50,7 @@ def _try(lock: Any) -> bool:
 
 
 def _alone() -> bool:
-    """Whether this thread has nothing else to do."""
+    """Return whether this thread has nothing else to do."""
     census = current_loop().census()
     return census.pop("tasklets") == 1 and not any(census.values())
 
@@ -101,12 +101,12 @@ def leave(self: Any, *exc_info: Any) -> None:
 
 
 def is_mine(self: Any) -> bool:
-    """Whether this tasklet holds it."""
+    """Return whether this tasklet holds it."""
     return bool(_is_mine(self)) and not _of_another_tasklet(self)
 
 
 def _renew_methods() -> None:
-    """Rebinds the semaphore's methods that each lock has kept since it was made."""
+    """Rebind the semaphore's methods that each lock has kept since it was made."""
     synchronize = loaded("multiprocessing.synchronize")
     if synchronize is not None:
         for made in instances_of(synchronize.SemLock):

@@ -1,7 +1,7 @@
 """Queries of PyMySQL and mysqlclient that are interrupted end on the server.
 
-Takes: a connection that was broken off in the middle of an answer, and so is closed. Gives: the server ends
-its thread of that connection, by a command on another connection.
+Takes: a connection that was broken off in the middle of a response, and is therefore closed. Gives: the
+server ends its thread of that connection, by a command on another connection.
 
 Fact: threads have numbers, and each server its own. Danger: behind one address there may be several servers,
 and the same number is somebody else's there. Decision: the command is given only if the thread with that
@@ -36,7 +36,7 @@ _places = Semaphore(8)
 
 
 def port_of(sock: Any) -> int:
-    """By which a server knows the connection; 0 for a UNIX socket."""
+    """Return the port by which a server identifies the connection; 0 for a UNIX socket."""
     return sock.getsockname()[1] if sock.family in (socket.AF_INET, socket.AF_INET6) else 0
 
 

@@ -17,7 +17,7 @@ from syncless.patches.registry import Patcher, when_imported
 from syncless.tools.offloading import Offload
 
 THREADS = 32
-WHY = "is to run in an OS thread"
+WHY = "should run in an OS thread"
 
 _pool = Offload(THREADS, "offload")
 
@@ -33,7 +33,7 @@ def area_of(name: str) -> str:
 
 
 def patch_names(patcher: Patcher, name: str, pool: Any = _pool, why: str = WHY) -> None:
-    """The changes for one name. ValueError if it is none."""
+    """Make the changes for one name. Raise ValueError if it is malformed."""
     path = name.removesuffix(".*")
     parts = path.split(".")
     if not all(part.isidentifier() for part in parts):
@@ -46,7 +46,7 @@ def patch_names(patcher: Patcher, name: str, pool: Any = _pool, why: str = WHY) 
 
 
 def _offload(patcher: Patcher, module: ModuleType, path: list[str], change: _Change) -> None:
-    """Offloads the functions that the rest of a path means in the module; none if it names a submodule."""
+    """Offload the functions that the rest of a path means in the module; none if it names a submodule."""
     if not path:
         for name, value in list(vars(module).items()):
             if not name.startswith("_") and _may_be_offloaded(value) and _is_of(module, value):
@@ -73,7 +73,7 @@ def _offload(patcher: Patcher, module: ModuleType, path: list[str], change: _Cha
 
 
 def _is_submodule(module: ModuleType, name: str) -> bool:
-    """Whether the name is that of a submodule, which need not be imported yet."""
+    """Return whether the name is that of a submodule, which need not be imported yet."""
     if isinstance(getattr(module, name, None), ModuleType):
         return True
     is_package = hasattr(module, "__path__") and not hasattr(module, name)
@@ -106,8 +106,8 @@ def _may_be_offloaded(value: Any) -> bool:
 
 
 def _is_of(module: ModuleType, value: Any) -> bool:
-    """Whether a function belongs to the module's package, and was not imported from elsewhere. Functions in C
-    may not say."""
+    """Return whether a function belongs to the module's package, and was not imported from elsewhere.
+    Functions in C may not say."""
     source = getattr(value, "__module__", None) or module.__name__
     return _package(source) == _package(module.__name__)
 
@@ -117,9 +117,9 @@ def _package(name: str) -> str:
 
 
 def names_of(names: str | Iterable[str]) -> list[str]:
-    """The names that a program gives: one, or several. TypeError for something else."""
+    """Return the names that a program gives: one, or several. Raise TypeError for something else."""
     found = [names] if isinstance(names, str) else list(names)
     for name in found:
         if not isinstance(name, str):
-            raise TypeError(f"offload takes import paths as text, such as 'zlib.compress', not {name!r}")
+            raise TypeError(f"offload expects import paths as str, such as 'zlib.compress', not {name!r}")
     return found

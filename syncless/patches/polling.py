@@ -48,13 +48,13 @@ def _left(until: float) -> float | None:
 
 
 def _wait(fd: int, until: float) -> bool:
-    """Parks until the epoll descriptor has an event. False if the time is over."""
+    """Park until the epoll descriptor has an event. False if the time is over."""
     left = _left(until)
     return (left is None or left > 0) and wait_readable(fd, left)
 
 
 def _wait_for_any(masks: dict[int, int], until: float) -> bool:
-    """The same for descriptors of which each has a mask of events, where there is no epoll."""
+    """Return the same for descriptors of which each has a mask of events, where there is no epoll."""
     left = _left(until)
     if left is not None and left <= 0:
         return False
@@ -93,7 +93,7 @@ def _is_usual(timeout: Any, least: float, most: float) -> bool:
 
 
 def _let_it_refuse(wait: Callable[[int], object]) -> None:
-    """Shows an unusual timeout to the interpreter, which may refuse it. The descriptor is ready, so nothing
+    """Show an unusual timeout to the interpreter, which may refuse it. The descriptor is ready, so nothing
     waits."""
     left, right = os.pipe()
     try:

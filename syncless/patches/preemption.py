@@ -93,7 +93,7 @@ class Preemption:
             self._timer.set(0)
 
     def _forget(self) -> None:
-        """In the child of a fork, which has no timers."""
+        """Called in the child of a fork, which has no timers."""
         self._timer, self._refused, self._runs = None, False, False
 
     def _tick(self, number: int, frame: FrameType | None) -> None:
@@ -110,7 +110,7 @@ class Preemption:
 
 
 def _is_inside_ours(frame: FrameType | None) -> bool:
-    """Whether code of the program has called code of ours, or that of ours calls it again."""
+    """Return whether code of the program has called code of ours, or that of ours calls it again."""
     ours = []  # innermost first
     while frame is not None and frame.f_code.co_filename not in _BEGINNINGS:
         ours.append(frame.f_code.co_filename.startswith(_OURS))

@@ -36,7 +36,7 @@ _waitid: Any = original_of(getattr(os, "waitid", None))  # macOS has it since Py
 
 
 def _until_it_ends(pid: int) -> bool:
-    """Parks until the child has ended, without taking its status. False if it has no descriptor."""
+    """Park until the child has ended, without taking its status. False if it has no descriptor."""
     try:
         fd = os.pidfd_open(pid)
     except (OSError, AttributeError) as error:
@@ -102,7 +102,7 @@ def system(command: Any) -> int:
 
 
 def _answers_at_once(program: Any) -> bool:
-    """Whether exec would answer at once. The program's first bytes are in memory then."""
+    """Return whether exec would answer at once. The program's first bytes are in memory then."""
     with contextlib.suppress(PermissionError):  # it may be executable all the same
         fd = _open(program, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -113,8 +113,8 @@ def _answers_at_once(program: Any) -> bool:
 
 
 def _is_quick(path: Any) -> bool:
-    """Whether the file system that was asked for the path answers at once. Where a directory is missing,
-    which PATH may name, that is the one above it."""
+    """Return whether the file system that was asked for the path answers at once. Where a directory is
+    missing, which PATH may name, that is the one above it."""
     while not _stat.is_quick(path):
         above = os.path.dirname(path)
         if above in (b"", path):

@@ -21,11 +21,11 @@ USAGE = """usage: python -m syncless run [option ...] program.py [argument ...]
 Runs an unchanged Python program with the standard library patched: threads are tasklets, and a call that
 would block parks its tasklet.
 
---blockers      print to stderr at the end what held up all tasklets for 50 ms or longer: how often, for how
-                long, where, and what would cure it
+--blockers      print to stderr at the end what blocked all tasklets for 50 ms or longer: how often, for how
+                long, where, and what would fix it
 --describe      first print to stderr what is patched
 --no-patch-AREA leave one area of the standard library alone
---patch-cpu     run long computations (compression, hashing) in threads
+--patch-cpu     run long computations (compression, hashing) in OS threads
 --patch-native  make C libraries that are known to be safe wait cooperatively
 """
 CHOICES = {f"--patch-{area}": (area, True) for area in OFF} | {
@@ -45,7 +45,7 @@ def _report_blockers() -> None:
 
 
 def _run_main(program: str, is_module: bool) -> None:
-    """Runs a program as sys.modules["__main__"], where it stays: functions of atexit, threads that go on, and
+    """Run a program as sys.modules["__main__"], where it stays: functions of atexit, threads that go on, and
     pickle look there. runpy.run_path() takes it away after the last line of the program."""
     main = sys.modules["__main__"] = ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
@@ -69,8 +69,8 @@ def _run_main(program: str, is_module: bool) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Runs the program with its own arguments, and raises what it raises, SystemExit included. Returns 2 if
-    no program is named, or the patch cannot be made."""
+    """Run the program with its own arguments, and raise what it raises, SystemExit included. Return 2 if no
+    program is named, or the patch cannot be made."""
     options = set()
     while arguments and arguments[0] in ("--describe", "--blockers", *CHOICES):
         options.add(arguments[0])

@@ -87,7 +87,7 @@ class _Factory:
 
 
 def _libpq() -> Any:
-    """The libpq that the module uses, or None if it is linked statically."""
+    """Return the libpq that the module uses, or None if it is linked statically."""
     library = ctypes.CDLL(sys.modules["psycopg2._psycopg"].__file__)
     try:
         for name in ("PQisnonblocking", "PQtransactionStatus", "PQclear", "PQgetCancel", "PQfreeCancel"):
@@ -104,7 +104,7 @@ def _libpq() -> Any:
 
 
 def _server_at(address: Address) -> str:
-    """As libpq names it, since version 14."""
+    """Return the address as libpq names it since version 14."""
     host, number, port = address
     if host.startswith(("/", "@")):
         return f'{NAMED}on socket "{host}/.s.PGSQL.{port}"'
@@ -114,7 +114,7 @@ def _server_at(address: Address) -> str:
 
 
 def _untried(parameters: dict[str, str], address: Address) -> dict[str, str]:
-    """The parameters that name the addresses after this one; empty if there is none."""
+    """Return the parameters that name the addresses after this one; empty if there is none."""
     hosts, numbers, ports = (parameters.get(name, "").split(",") for name in ("host", "hostaddr", "port"))
     count = max(len(hosts), len(numbers))
     hosts, numbers, ports = (each * count if len(each) == 1 else each for each in (hosts, numbers, ports))
@@ -157,7 +157,7 @@ class Psycopg2:
             raise
 
     def _wait(self, connection: Any) -> None:
-        """Parks until the server has answered."""
+        """Park until the server has answered."""
         states = self.extensions
         here = _get_os_ident() in self._blocked
         begins = connection.status == states.STATUS_SETUP
@@ -191,7 +191,7 @@ class Psycopg2:
             raise
 
     def _connect_seconds(self, connection: Any) -> float | None:
-        """connect_timeout, for each address of the server."""
+        """Return connect_timeout, which applies to each address of the server."""
         try:
             seconds = int(connection.get_dsn_parameters().get("connect_timeout", 0))
         except ValueError:  # libpq tells what is wrong with it
@@ -201,14 +201,14 @@ class Psycopg2:
         return max(seconds, 2) if self.extensions.libpq_version() < 170000 else seconds
 
     def _address(self, connection: Any) -> Address:
-        """The one that is tried now."""
+        """Return the one that is tried now."""
         info = connection.info
         tell = getattr(self._libpq, "PQhostaddr", None)
         found = tell(connection.pgconn_ptr) if tell else None
         return info.host or "", (found or b"").decode(), str(info.port)
 
     def _timed_out(self, connection: Any, address: Address) -> Exception:
-        """As libpq tells it."""
+        """Return the error of libpq for an expired timeout."""
         error: Exception = self.error(f"{_server_at(address)} failed: timeout expired\n")
         error.untried = _untried(connection.get_dsn_parameters(), address)  # type: ignore[attr-defined]
         return error
@@ -241,7 +241,7 @@ class Psycopg2:
             self._libpq.PQfreeCancel(request)
 
     def blocking(self, connection: Any, function: Callable[..., Any], *args: Any) -> Any:
-        """function(*args) in a thread, with this connection in blocking mode."""
+        """Run function(*args) in a thread, with this connection in blocking mode."""
         ended = Event()
         if not may_use_threads():
             return self._blocking(ended, connection, function, args)
@@ -282,7 +282,7 @@ class Psycopg2:
             ended.set()
 
     def unseen(self, call: Callable[[Iterator[Any]], partial[Any]]) -> Any:
-        """Makes a call that must not see the callback.
+        """Make a call that must not see the callback.
 
         `call` gets an empty iterator, which sets the callback again when it is asked for an item.
         """

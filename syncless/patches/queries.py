@@ -1,12 +1,12 @@
 """A query whose tasklet is interrupted ends on the database's server as well.
 
-Takes: for each driver, the method that waits for an answer, and how it tells the server. Gives: a connection
+Takes: for each driver, the method that waits for a response, and how it tells the server. Gives: a connection
 that is either usable, because the answer to the cancel has been read, or closed. psycopg2 has a file of its
 own.
 
 Fact: a cancel comes by another connection. Danger: it ends the next query of this one. Decision: it is over
 before the connection is used again, or the connection is closed. Danger: it comes before the server has begun
-with the query, and does nothing. Decision: it is sent again until there is an answer.
+with the query, and does nothing. Decision: it is sent again until there is a response.
 
 Guarded by tests/patches/test_interrupted.py.
 """
@@ -41,14 +41,14 @@ _pool = ThreadPool(32)
 
 
 def cancel_seconds() -> float:
-    """Those of the running tasklet."""
+    """Return those of the running tasklet."""
     seconds: float = getattr(current(), "cancel_seconds", CANCEL_SECONDS)
     return seconds
 
 
 def finish(function: Callable[..., object], *args: Any, leave: bool = False) -> None:
-    """function(*args) for at most cancel_seconds(), whatever else is thrown at the tasklet meanwhile: that is
-    raised at its next wait. With `leave` it goes on beyond that time. Errors of the function are dropped."""
+    """Run function(*args) for at most cancel_seconds(). An exception thrown at the tasklet meanwhile is
+    raised at its next wait. With `leave` the function may run longer. Errors of the function are dropped."""
     if not may_park():
         return
 
@@ -65,7 +65,7 @@ def finish(function: Callable[..., object], *args: Any, leave: bool = False) -> 
 
 
 def cancel_until(answered: Callable[[], object], cancel: Callable[[], object]) -> None:
-    """Calls cancel() again and again until answered() returns or raises an error of its own."""
+    """Call cancel() again and again until answered() returns or raises an error of its own."""
     over = False
     while not over:
         cancel()
@@ -80,7 +80,7 @@ def in_thread(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def shut_down(fd: int) -> None:
-    """Ends a connection that a library of C, or a thread, has in use."""
+    """End a connection that a library of C, or a thread, has in use."""
     with suppress(OSError), socket.socket(fileno=os.dup(fd)) as ours:
         ours.shutdown(socket.SHUT_RDWR)
 

@@ -55,8 +55,8 @@ def _show_signature(old: Any, new: Any) -> None:
 def _check_thread(done: str) -> None:
     if _get_os_ident() != threading.main_thread().ident:
         raise RuntimeError(
-            f"the standard library can be {done} in the main thread only: signals go to that thread, "
-            "and each thread started under the patch is a tasklet of it"
+            f"the standard library can be {done} only in the main thread: it gets the signals, and each "
+            "thread started under the patch is a tasklet of it"
         )
 
 
@@ -64,7 +64,7 @@ def _is_class(owner: Any, member: str) -> bool:
     """False, with a warning, for what another tool has put in the place of a class."""
     if issubclass(type(owner), type):  # isinstance() believes what an object says
         return True
-    text = f"{member}() of {owner!r}, which is no class, is not patched and may hold up all tasklets"
+    text = f"{member}() of {owner!r} is not patched, because that is not a class, and may block all tasklets"
     warnings.warn(text, RuntimeWarning, stacklevel=3)
     return False
 
@@ -112,10 +112,10 @@ class Registry:
         areas: Mapping[str, Callable[[Patcher], None]],
         leave_out: Callable[[str, Exception], bool] = lambda area, error: False,
     ) -> list[str]:
-        """Makes the changes of all these areas or, if one fails, of none; unless leave_out() says of it that
-        the others are to be made. Returns the areas that were not in force yet.
+        """Make the changes of all these areas or, if one fails, of none; unless leave_out() says of it that
+        the others are to be made. Return the areas that were not in force yet.
 
-        RuntimeError outside of the main thread.
+        Raise RuntimeError outside of the main thread.
         """
         with self._alone():
             new = {
@@ -144,7 +144,7 @@ class Registry:
             return list(new)
 
     def undo(self, *areas: str) -> None:
-        """Takes the changes of these areas back, the last one first. RuntimeError outside of the main
+        """Take the changes of these areas back, the last one first. Raise RuntimeError outside of the main
         thread."""
         with self._alone():
             if self._patchers:
@@ -169,7 +169,7 @@ class Globals:
             self._wanted[id(old)] = old, new
 
     def replace(self) -> None:
-        """Rebinds them in every module but our own.
+        """Rebind them in every module but our own.
 
         An attribute of a module may run code when it is read: a lazily loaded module executes itself, and a
         module that makes names on demand makes `__name__` too. So only the dict of the module object is read.
@@ -206,7 +206,7 @@ class Methods:
 
     def add(self, owner: type, name: str, new: Any) -> None:
         """`new`: the member of a class that replaces one of that name. A `with` block ends as it has begun,
-        but for that of a Lock, for which tasklets may wait."""
+        except for that of a Lock, for which tasklets may wait."""
         if name == "__exit__" and owner is not _thread.LockType:
             return
         if not name.startswith("__") or name in ("__enter__", "__exit__"):
@@ -219,7 +219,7 @@ class Methods:
             self._members[name] = left
 
     def replace(self) -> None:
-        """Changes those that there are, and changes back those whose classes have the originals again."""
+        """Change those that there are, and changes back those whose classes have the originals again."""
         for reference in self._changed:
             method = reference()
             if method is not None:
@@ -253,22 +253,22 @@ class Patcher:
         self.made.clear()
 
     def at_undo(self, restore: Callable[[], None]) -> None:
-        """Adds a step to the undoing of the changes. The last step added runs first."""
+        """Add a step to the undoing of the changes. The last step added runs first."""
         self._restores.append(restore)
 
     def rebind_now(self) -> None:
-        """Does the rebinding gathered by rebind() at once, for a change made later than the area's others."""
+        """Do the rebinding gathered by rebind() at once, for a change made later than the area's others."""
         self._globals.replace()
 
     def note(self, target: str, new: Any, why: str, restore: Callable[[], None]) -> None:
-        """Records a change that has been made by other means."""
+        """Record a change that has been made by other means."""
         source = getattr(new, "__module__", None) or type(new).__module__
         name = getattr(new, "__qualname__", None) or type(new).__qualname__
         self.made.append(Change(self.area, target, f"{source}.{name}", why))
         self.at_undo(restore)
 
     def member(self, owner: type, name: str, new: Any, why: str, kept: bool = False) -> None:
-        """Replaces a member of a class in place. `kept`: a method in C that the class has, or has inherited,
+        """Replace a member of a class in place. `kept`: a method in C that the class has, or has inherited,
         calls the new one, too, wherever a reference to it is kept; our own code calls original_of() it."""
         if not _is_class(owner, name):
             return
@@ -302,7 +302,7 @@ class Patcher:
         self.at_undo(take_back)
 
     def member_in_place(self, owner: type, name: str, new: Any, why: str, kept: bool = False) -> None:
-        """Replaces a member of a type that cannot be changed from Python. `kept`: as for member()."""
+        """Replace a member of a type that cannot be changed from Python. `kept`: as for member()."""
         if not _is_class(owner, name):
             return
         if kept:
@@ -319,7 +319,7 @@ class Patcher:
         self.note(target, new, why, restore)
 
     def done_whole(self, owner: type, name: str, why: str) -> None:
-        """What is thrown at a tasklet in this method is raised at its next wait after that."""
+        """Delay exceptions thrown at a tasklet in this method until its next wait after it."""
         method = getattr(owner, name)
 
         @wraps(method)
@@ -329,14 +329,14 @@ class Patcher:
         self.member(owner, name, whole, why)
 
     def member_of_module(self, module: ModuleType, name: str, new: Any, why: str) -> None:
-        """Binds a global of one module only."""
+        """Bind a global of one module only."""
         old = getattr(module, name)
         setattr(module, name, new)
         _show_signature(old, new)
         self.note(f"{module.__name__}.{name}", new, why, lambda: setattr(module, name, old))
 
     def rebind(self, module: ModuleType, name: str, new: Any, why: str) -> None:
-        """Puts something else in the place of a module's global. If that is a function, every reference to it
+        """Put something else in the place of a module's global. If that is a function, every reference to it
         calls the new one, wherever it is kept. Anything else, and a function that is written in Python, is
         also bound to the new one in every module that has taken it over by name.
 
@@ -347,8 +347,8 @@ class Patcher:
             return
         if any(new is used for used in self._bound):
             raise ValueError(
-                f"{new!r} already replaces something else, so {module.__name__}.{name} "
-                "could not be told apart from it when the changes are undone"
+                f"{new!r} already replaces something else, so undoing the changes could not distinguish "
+                f"{module.__name__}.{name} from it"
             )
         self._bound.append(new)
         take_back = take_place(old, new)
@@ -377,7 +377,7 @@ class Patcher:
 
 
 def instances_of(kind: type[T]) -> list[T]:
-    """All objects of a class written in Python, and of its subclasses: each refers to its class."""
+    """Return all objects of a class written in Python, and of its subclasses: each refers to its class."""
     classes: list[type] = [kind]
     for each in classes:
         classes.extend(each.__subclasses__())
@@ -385,7 +385,7 @@ def instances_of(kind: type[T]) -> list[T]:
 
 
 def later(module: str, name: str) -> Callable[[Patcher, Any], None]:
-    """A change for when_imported(): a function of a module of ours, which is imported then."""
+    """Return a change for when_imported(): a function of a module of ours, which is imported then."""
 
     def change(patcher: Patcher, found: Any) -> None:
         getattr(import_module(module), name)(patcher, found)
@@ -399,7 +399,7 @@ def when_imported(
     change: Callable[[Patcher, Any], None],
     around: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
-    """Calls change(patcher, module) now, or when the module is first imported. It is executed inside
+    """Call change(patcher, module) now, or when the module is first imported. It is executed inside
     `around`."""
 
     ahead = True

@@ -214,7 +214,7 @@ def sigwait(sigset: Any) -> signal.Signals:
 
 
 def _wait_for(wanted: list[int], until: float | None) -> Any:
-    """A struct_siginfo; None if the time is over."""
+    """Return a struct_siginfo; None if the time is over."""
     give_way()  # a loop around it may never wait
     found = _take_pending(wanted)
     if found is not None or (until is not None and time.monotonic() >= until):
@@ -239,7 +239,7 @@ def _wait_for(wanted: list[int], until: float | None) -> Any:
 
 
 def _take_pending(wanted: list[int]) -> Any:
-    """A struct_siginfo without waiting, or None."""
+    """Return a struct_siginfo without waiting, or None."""
     if _sigtimedwait is not None:
         return _sigtimedwait(wanted, 0)
     pending = signal.sigpending() & set(wanted)  # macOS has sigwait only

@@ -53,7 +53,7 @@ def _stacks(executed: dict[int, FrameType]) -> dict[int, FrameType]:
 
 
 def _without_ours(frame: FrameType | None) -> FrameType | None:
-    """The caller's."""
+    """Return the caller's."""
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
     return frame

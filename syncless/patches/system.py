@@ -1,9 +1,9 @@
 """What may ask a daemon, a device or the network: syslog; users, groups and services; ioctl and termios.
 
-Fact: the C library asks whatever /etc/nsswitch.conf names, and only the answer tells whether that was a file
-or a directory server. Decision: a thread asks, always: the next name may be one that no file has. Price: some
-fifty microseconds, as much as the lookup takes in files. What cannot be called by two threads at once,
-because its result lies in static memory of the C library, has a pool of one.
+Fact: the C library asks whatever /etc/nsswitch.conf names, and only the response tells whether that was a
+file or a directory server. Decision: a thread asks, always: the next name may be one that no file has. Price:
+some fifty microseconds, as much as the lookup takes in files. A function that two threads must not call at
+once, because its result lies in static memory of the C library, has a pool of one.
 
 Fact: the interpreter keeps its lock while it lists all users or groups. Decision: the C library is called
 through ctypes, where the structures are known.
@@ -58,7 +58,7 @@ _devices = ThreadPool(1024)  # each may wait for as long as its device
 
 
 def _in_pool(pool: ThreadPool, original: Any, called: Callable[..., Any] | None = None) -> Any:
-    """The function in a thread; `called`: what is called there in its place."""
+    """Return the function in a thread; `called`: what is called there in its place."""
     original = original_of(original)
     there = called or original
 
@@ -181,7 +181,7 @@ class _Tables:
 
 
 def _entry(kind: Any, values: list[Any]) -> Any:
-    """An entry of a table; that of a shadow password has two of its fields under other names, too."""
+    """Return an entry of a table; that of a shadow password has two of its fields under other names, too."""
     return kind((*values, *values[: kind.n_fields - len(values)]))
 
 

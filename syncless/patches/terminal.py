@@ -36,7 +36,7 @@ _one_at_a_time = Lock()
 
 
 def _edits() -> bool:
-    """Whether input() edits a line: only at the process's own terminal."""
+    """Return whether input() edits a line: only at the process's own terminal."""
     try:
         fds = sys.stdin.fileno(), sys.stdout.fileno()
         return fds == (STDIN, STDOUT) and sys.stdin.isatty() and sys.stdout.isatty()
@@ -69,8 +69,8 @@ def cooperative_input(prompt: Any = "", /) -> str:
 
 
 def _key_by_key(library: Any, readline: Any, prompt: str) -> str:
-    """A line edited by the readline library, which gets each key as it comes. EOFError at the end of the
-    input."""
+    """Return a line edited by the readline library, which gets each key as it comes. EOFError at the end of
+    the input."""
     encoding = sys.stdin.encoding
     lines: list[bytes | None] = []
     import ctypes

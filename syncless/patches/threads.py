@@ -94,7 +94,7 @@ HANDLERS = frozenset({"asgiref.sync", "falcon.util.sync", "litestar.concurrency"
 
 
 def this_tasklet() -> Tasklet[Any]:
-    """The running tasklet, or main in a callback of the loop."""
+    """Return the running tasklet, or main in a callback of the loop."""
     loop = current_loop()
     return current() or loop.main
 
@@ -105,7 +105,7 @@ _preemption = Preemption(running.__contains__)
 
 
 def _begin_child() -> None:
-    """Threads of the parent do not go on in it, but for the one that has forked."""
+    """Threads of the parent do not go on in it, except for the one that has forked."""
     running.intersection_update({this_tasklet()} if all_loops() else ())
     if running:
         _preemption.start()
@@ -115,7 +115,7 @@ at_fork(at_first_use=_begin_child)
 
 
 def unended() -> list[str]:
-    """The names of the threads that are tasklets, but for this one."""
+    """Return the names of the threads that are tasklets, except for this one."""
     look()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     me = this_tasklet()
@@ -123,7 +123,7 @@ def unended() -> list[str]:
 
 
 def _tell(function: Callable[..., object], error: BaseException) -> None:
-    """Hands an uncaught exception to sys.unraisablehook, as the interpreter does. Only exceptions of
+    """Hand an uncaught exception to sys.unraisablehook, as the interpreter does. Only exceptions of
     finalisers get there."""
 
     class Ended:
@@ -145,7 +145,7 @@ _module_lock: Any = importlib._bootstrap._ModuleLock  # type: ignore[attr-define
 
 
 def _body(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Runs a thread's function in a tasklet, and reports errors as the interpreter does."""
+    """Run a thread's function in a tasklet, and report errors as the interpreter does."""
     try:
         function(*args, **kwargs)
     except SystemExit:
@@ -158,8 +158,8 @@ def _body(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
 
 
 def waits_in_c(function: Callable[..., object]) -> bool:
-    """Whether a thread's function is one of C that belongs to a library. Such a thread waits, or computes, in
-    C, where it cannot park: the poller of grpc.aio does for as long as the process lives.
+    """Return whether a thread's function is one of C that belongs to a library. Such a thread waits, or
+    computes, in C, where it cannot park: the poller of grpc.aio does for as long as the process lives.
 
     A function of the standard library waits cooperatively, or does not wait.
     """
@@ -176,7 +176,7 @@ def waits_in_c(function: Callable[..., object]) -> bool:
 
 
 def _definer(cls: type, name: str) -> type | None:
-    """The class whose member that is, be it a wrapper that is another one whenever it is asked for."""
+    """Return the class whose member that is, be it a wrapper that is another one whenever it is asked for."""
     return next((each for each in cls.__mro__ if name in vars(each)), None)
 
 
@@ -229,9 +229,9 @@ def set_sentinel() -> Any:
 
 
 def os_ident(ident: int) -> int:
-    """The system's number of the thread that has this number in the program.
+    """Return the system's number of the thread that has this number in the program.
 
-    Fact: the system believes any number and reads memory there. Danger: a tasklet's is the address of another
+    Fact: the system accepts any number and reads memory there. Danger: a tasklet's is the address of another
     object. Decision: it is the thread in which the tasklet runs."""
     frames = _current_frames()
     if ident in frames or (ident not in _active and ident != locks.get_ident()):
@@ -433,7 +433,7 @@ def _keep_their_idents() -> None:
 
 
 def _renew_conditions() -> None:
-    """Rebinds the methods of its lock that each Condition has kept: the old ones know OS threads only."""
+    """Rebind the methods of its lock that each Condition has kept: the old ones know OS threads only."""
     for made in instances_of(_condition):
         lock = made.__dict__.get("_lock")
         for name in ("acquire", "release", "_release_save", "_acquire_restore", "_is_owned"):

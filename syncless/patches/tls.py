@@ -1,6 +1,6 @@
 """ssl.SSLSocket in place, and the methods of SSLContext that read files, which run in threads.
 
-SSLObject and MemoryBIO never wait. They are left alone, and so is asyncio, which uses them.
+SSLObject and MemoryBIO never wait. They are left alone, like asyncio, which uses them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def unwrap(self: Any) -> Any:
 
 
 def _loads(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of SSLContext that reads files and computes with their contents for a while."""
+    """Return a method of SSLContext that reads files and computes with their contents for a while."""
 
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -11,7 +11,7 @@ class Bind(NamedTuple):
     """An address as parse_bind() reads it. One of the three is set: `host` with `port`, `path` or `fd`."""
 
     tls: bool | None = None
-    """Whether it speaks TLS; None: if the server has a certificate and it is no UNIX socket."""
+    """Whether it speaks TLS. None: yes if the server has a certificate, unless it is a UNIX socket."""
     host: str | None = None
     """"*" stands for all addresses of both families."""
     port: int = 0
@@ -33,8 +33,8 @@ HOST = re.compile(r"\[[0-9A-Fa-f:.]+\]|[0-9.]*\.[0-9.]*|[\w.-]*[A-Za-z][\w.-]*",
 
 
 def parse_bind(text: str, default: int | None = None) -> Bind:
-    """The address that the text names; ValueError says how to write one. ``default``: the port of a host that
-    stands without one."""
+    """Return the address that the text names; ValueError says how to write one. ``default``: the port of a
+    host that stands without one."""
     rest, tls = text, None
     for scheme, value in (("http://", False), ("https://", True)):
         if text.startswith(scheme):
@@ -61,7 +61,7 @@ def parse_bind(text: str, default: int | None = None) -> Bind:
 
 
 def show(address: Any, tls: bool = False) -> str:
-    """A socket's own address (getsockname()) as text: a URL where there is one."""
+    """Return a socket's own address (getsockname()) as text: a URL where there is one."""
     if isinstance(address, (str, bytes)):
         path = address if isinstance(address, str) else os.fsdecode(address)
         return f"unix:@{path[1:]}" if path.startswith("\0") else f"unix:{path}"
@@ -70,13 +70,13 @@ def show(address: Any, tls: bool = False) -> str:
 
 
 def place_of(address: Any) -> tuple[str, str]:
-    """The same as SERVER_NAME and SERVER_PORT; a UNIX socket has no port, and neither may be empty (RFC 3875,
-    4.1.14 and 4.1.15): it is that of the scheme then."""
+    """Return the same as SERVER_NAME and SERVER_PORT; a UNIX socket has no port, and neither may be empty
+    (RFC 3875, 4.1.14 and 4.1.15): it is that of the scheme then."""
     return (address[0], str(address[1])) if isinstance(address, tuple) else ("localhost", "")
 
 
 def systemd_fds() -> list[int]:
-    """The descriptors of the sockets that systemd has opened for this process (sd_listen_fds(3)); the
+    """Return the descriptors of the sockets that systemd has opened for this process (sd_listen_fds(3)); the
     variables are taken away."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []

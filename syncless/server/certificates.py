@@ -1,5 +1,5 @@
-"""Certificates: which one a client is shown, and reading them anew while connections go on. The bytes are
-stream.pyx's."""
+"""Certificates: which one the server shows a client, and reloading them while connections stay open.
+stream.pyx handles the bytes."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ class TLSSettings:
     """The settings that all certificates of a server share."""
 
     client_ca: str | None = None
-    """A PEM file of authorities: a client must show a certificate that one of them has signed."""
+    """A PEM file of CA certificates: a client must show a certificate signed by one of them."""
     ciphers: str | None = None
-    """Suites of TLS 1.2 in OpenSSL's notation, instead of CIPHERS."""
+    """Cipher suites of TLS 1.2 in OpenSSL's notation, instead of CIPHERS."""
     tls_minimum: str = "1.2"
     """The oldest version of TLS: one of MINIMUM."""
     key_password: str | None = None
-    """Of the private keys."""
+    """Password of the private keys."""
     http2: bool = False
     """Clients may choose HTTP/2 (ALPN)."""
 
     def given(self) -> bool:
-        """Whether any of them is the user's choice."""
+        """Return whether any of them is the user's choice."""
         ours = TLSSettings(self.client_ca, self.ciphers, self.tls_minimum, self.key_password)
         return ours != TLSSettings()
 
     def apply(self, context: ssl.SSLContext) -> None:
-        """ValueError for what OpenSSL does not know; OSError names the file."""
+        """Raise ValueError for what OpenSSL does not know; OSError names the file."""
         import ssl
 
         if self.tls_minimum not in MINIMUM:
@@ -65,7 +65,7 @@ class TLSSettings:
             context.set_ciphers(self.ciphers or ":".join(CIPHERS))
         except ssl.SSLError:
             raise ValueError(
-                f"OpenSSL knows no cipher suite of {self.ciphers!r}; see `openssl ciphers -v`"
+                f"OpenSSL supports no cipher suite of {self.ciphers!r}; see `openssl ciphers -v`"
             ) from None
         if self.client_ca is not None:
             try:
@@ -73,15 +73,15 @@ class TLSSettings:
                     context.load_verify_locations(path)
             except ssl.SSLError as error:
                 raise ValueError(
-                    f"client_ca {self.client_ca}: {error.reason or error}; "
-                    "it must be PEM certificates of authorities"
+                    f"client_ca {self.client_ca}: {error.reason or error}; expected a PEM file of CA "
+                    "certificates"
                 ) from None
             context.verify_mode = ssl.CERT_REQUIRED
 
 
 def server_context(certificate: Files, settings: TLSSettings | None = None) -> ssl.SSLContext:
-    """A context with this certificate: Mozilla's intermediate configuration, no renegotiation, the protocols
-    by ALPN. OSError and ValueError name the file and the argument."""
+    """Return a context with this certificate: Mozilla's intermediate configuration, no renegotiation, the
+    protocols by ALPN. OSError and ValueError name the file and the argument."""
     import ssl
 
     settings = settings or TLSSettings()
@@ -100,8 +100,8 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
     except ssl.SSLError as error:
         reason = f"{error.reason}; " if error.reason else ""
         raise ValueError(
-            f"certfile {certfile}{' with keyfile ' + keyfile if keyfile else ''}: {reason}"
-            f"it must be a PEM certificate and its key{'' if keyfile else ', or give its keyfile'}"
+            f"certfile {certfile}{' with keyfile ' + keyfile if keyfile else ''}: {reason}expected a PEM "
+            f"certificate and its key{'' if keyfile else ', or give its keyfile'}"
         ) from None
     return context
 
@@ -109,7 +109,7 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
 @contextmanager
 def opened(argument: str, path: str) -> Iterator[str]:
     """The path by which OpenSSL may read the file; it does not say which of its files it cannot read.
-    OSError, with the argument's name."""
+    Raise OSError, with the argument's name."""
     with ExitStack() as stack:
         try:
             found = stack.enter_context(readable(path))
@@ -121,13 +121,12 @@ def opened(argument: str, path: str) -> Iterator[str]:
 
 
 def _no_password() -> str:
-    """Asked for where a key is encrypted: OpenSSL would ask at the terminal, and the server would stand
-    still."""
+    """Refuse an encrypted key: OpenSSL would ask for the password at the terminal, and block the server."""
     raise ValueError("the private key is encrypted: give key_password, or --key-password-file")
 
 
 def by_name(default: ssl.SSLContext, others: Mapping[str, ssl.SSLContext]) -> ssl.SSLContext:
-    """Makes the default context choose another one by the name that the client asks for (SNI, RFC 6066, 3):
+    """Make the default context choose another one by the name that the client asks for (SNI, RFC 6066, 3):
     "www.example.org", or "*.example.org" for one label. A client that asks for another name, or none, is
     shown the default."""
     contexts = {name.lower(): context for name, context in others.items()}
@@ -144,7 +143,7 @@ def by_name(default: ssl.SSLContext, others: Mapping[str, ssl.SSLContext]) -> ss
 
 
 class Certificates:
-    """The context for new connections; `reload()` makes it anew, connections that are open keep theirs."""
+    """The context for new connections. `reload()` replaces it; open connections keep theirs."""
 
     def __init__(self, make: Callable[[], ssl.SSLContext]):
         self._make = make
@@ -154,7 +153,7 @@ class Certificates:
         return self.context
 
     def reload(self) -> None:
-        """Reads the files again. If one is bad its error is raised, and the certificates stay as they are."""
+        """Read the files again. If one is bad its error is raised, and the certificates stay as they are."""
         self.context = self._make()
 
 
@@ -165,16 +164,17 @@ def make_certificates(
     names: Mapping[str, Files] | None,
     settings: TLSSettings,
 ) -> Certificates | None:
-    """From the arguments of `serve`; None where there is no TLS. ValueError if they contradict one
+    """From the arguments of `serve`; None where there is no TLS. Raise ValueError if they contradict one
     another."""
     if context is not None:
         import ssl
 
         if certfile or names:
-            raise ValueError("either ssl_context or certificate files, not both")
+            raise ValueError("ssl_context cannot be combined with certificate files")
         if settings.given():
             raise ValueError(
-                "an ssl_context has its own authorities, ciphers, versions and keys: give them there"
+                "client_ca, ciphers, tls_minimum and key_password cannot be combined with ssl_context; "
+                "set them on the context"
             )
         given = context
         return Certificates(given if not isinstance(given, ssl.SSLContext) else lambda: given)

@@ -1,4 +1,4 @@
-"""Which kind of application is served: WSGI, ASGI, or several by their paths."""
+"""The application kinds: WSGI, ASGI, or a mapping of paths to applications."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Declared(NamedTuple):
     def of(
         cls, application: Any, interface: str = "auto", root_path: str | None = None, lifespan: str = "auto"
     ) -> Any:
-        """The application itself where there is nothing to say. ValueError."""
+        """Return the application itself if nothing is declared. Raise ValueError on failure."""
         if interface not in INTERFACES:
             raise ValueError(f"interface must be one of {', '.join(INTERFACES)}, not {interface!r}")
         if lifespan not in LIFESPANS:
             raise ValueError(f"lifespan must be one of {', '.join(LIFESPANS)}, not {lifespan!r}")
         if root_path and not root_path.startswith("/"):
-            raise ValueError(f"root_path is a path such as /api, not {root_path!r}")
+            raise ValueError(f"root_path must be a path such as /api, not {root_path!r}")
         declared = cls(application, interface, (root_path or "").rstrip("/"), lifespan)
         plain = declared[1:] == cls(application)[1:] and not isinstance(application, Mapping)
         return application if plain else declared
@@ -47,8 +47,8 @@ class Declared(NamedTuple):
 
 
 def as_host(application: Any) -> Host:
-    """What a Server serves, of what its user gives. TypeError for what cannot be served, and the errors of
-    `load` for a name."""
+    """Return the host for an application that the user gives. Raise TypeError if it cannot be served, and the
+    errors of `load` for a name."""
     more = Declared(application)
     if isinstance(application, Declared):
         more, application = application, application.application

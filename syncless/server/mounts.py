@@ -16,7 +16,9 @@ class Mounts(Host):
     def __init__(self, hosts: Mapping[str, Host]):
         for prefix in hosts:
             if not prefix.startswith("/") or "//" in prefix:
-                raise ValueError(f"applications are mounted at paths such as /api or /, not at {prefix!r}")
+                raise ValueError(
+                    f"an application must be mounted at a path such as /api or /, not at {prefix!r}"
+                )
         self.hosts: dict[str, Host] = {}
         for prefix, host in hosts.items():
             for rest, one in host.hosts.items() if isinstance(host, Mounts) else [("", host)]:

@@ -28,19 +28,19 @@ ONCE = "no argument: the command only"
 
 
 class Option(NamedTuple):
-    """An option; its name is that of the argument, the key in a file, and the variable."""
+    """An option. Its name is also the name of the argument, the key in a file, and the variable."""
 
     name: str
     default: Any
     """False: it takes no value. A tuple: it may be repeated. {}: each gives a row of a table."""
     value: str = ""
-    """What stands for its value in the help."""
+    """The placeholder of its value in the help."""
     where: str = SERVER
     word: str | None = ""
     """In the command line, if that is not its name with dashes. None: it has none, nor has a file."""
     short: str = ""
     read: Callable[[str], Any] = str
-    """From text to its value. ValueError."""
+    """Converts text to its value. Raises ValueError if it is malformed."""
     choices: Sequence[str] | None = None
     bare: str | None = None
     """Its value where the word stands alone; None: it needs a value."""
@@ -55,12 +55,12 @@ class Option(NamedTuple):
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """The known name that was probably meant: one or two letters differ. "" if there is none."""
+    """Return the most similar known name, which differs in one or two letters, or ""."""
     return next(iter(difflib.get_close_matches(name, list(known), 1, 0.8)), "")
 
 
 def limit(text: str) -> tuple[str, float]:
-    """A --limit argument, NAME=VALUE. An error about the value begins with the limit's name."""
+    """Parse a --limit argument, NAME=VALUE. An error about the value begins with the limit's name."""
     name, equals, value = text.partition("=")
     if not equals:
         raise ValueError(f"write NAME=VALUE, for example idle_seconds=75, not {text!r}")
@@ -68,7 +68,8 @@ def limit(text: str) -> tuple[str, float]:
 
 
 def limit_value(name: str, value: Any) -> float:
-    """The value of a limit, from text, or from the number of a file. ValueError begins with its name."""
+    """Return the value of a limit, from text, or from the number of a file. ValueError begins with its
+    name."""
     kinds = defaults()
     if name not in kinds:
         near = closest(name, kinds)
@@ -93,7 +94,8 @@ EXAMPLES = {"SECONDS": "seconds, such as 30, 500ms or 5m", "BYTES": "bytes, such
 
 
 def measured(value: Any, unit: str, *, whole: bool) -> float:
-    """A number, or text with or without a unit behind it. A rate may end in /s. ValueError."""
+    """Return the number in a value: a number, or text with an optional unit. A rate may end in /s. Raise
+    ValueError if it is malformed."""
     kind = "a whole number" if whole else "a number"
     refusal = f"write {kind}{' of ' + EXAMPLES[unit] if unit else ''}, not {value!r}"
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
@@ -118,7 +120,7 @@ NUMBER = re.compile(r"([-+]?(?:[0-9_]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?)\s*([
 
 
 def number_of_workers(text: str) -> int | str:
-    """A --workers argument. ValueError."""
+    """Parse a --workers argument. Raise ValueError if it is malformed."""
     if text == "auto":
         return text
     try:
@@ -130,7 +132,7 @@ def number_of_workers(text: str) -> int | str:
 
 
 def octal(text: str) -> int:
-    """A --unix-mode or --umask argument."""
+    """Parse a --unix-mode or --umask argument."""
     try:
         return int(text, 8)
     except ValueError:
@@ -138,7 +140,7 @@ def octal(text: str) -> int:
 
 
 def hook(text: str) -> tuple[str, str]:
-    """A --hook argument, NAME=MODULE:FUNCTION."""
+    """Parse a --hook argument, NAME=MODULE:FUNCTION."""
     name, equals, function = text.partition("=")
     if not equals or ":" not in function:
         raise ValueError(f"write NAME=MODULE:FUNCTION, not {text!r}")
@@ -146,7 +148,7 @@ def hook(text: str) -> tuple[str, str]:
 
 
 def certificate(text: str) -> tuple[str, str | tuple[str, str]]:
-    """A --certificate argument, NAME=CERT or NAME=CERT,KEY."""
+    """Parse a --certificate argument, NAME=CERT or NAME=CERT,KEY."""
     name, equals, files = text.partition("=")
     certfile, _, keyfile = files.partition(",")
     if not equals or not certfile:
@@ -155,7 +157,7 @@ def certificate(text: str) -> tuple[str, str | tuple[str, str]]:
 
 
 def static(text: str) -> tuple[str, str]:
-    """A --static argument, PREFIX=DIR."""
+    """Parse a --static argument, PREFIX=DIR."""
     prefix, _, directory = text.partition("=")
     if not prefix.startswith("/") or not directory:
         raise ValueError(f"write /PREFIX=DIR, not {text!r}")
@@ -163,7 +165,7 @@ def static(text: str) -> tuple[str, str]:
 
 
 def mount(text: str) -> tuple[str, str]:
-    """A --mount argument, PREFIX=APPLICATION."""
+    """Parse a --mount argument, PREFIX=APPLICATION."""
     prefix, _, application = text.partition("=")
     if not prefix.startswith("/") or not application:
         raise ValueError(f"write /PREFIX=MODULE:ATTRIBUTE, not {text!r}")
@@ -171,7 +173,7 @@ def mount(text: str) -> tuple[str, str]:
 
 
 def native(text: str) -> tuple[str, str]:
-    """A --native argument, ROUTE=HANDLER."""
+    """Parse a --native argument, ROUTE=HANDLER."""
     route, _, handler = text.rpartition("=")
     if "/" not in route or ":" not in handler:
         raise ValueError(f"write /PATH=MODULE:HANDLER or /PATH=LIBRARY.so:FUNCTION, not {text!r}")
@@ -179,12 +181,13 @@ def native(text: str) -> tuple[str, str]:
 
 
 def interface(text: str) -> str:
-    """An --interface argument. uvicorn has asgi3, too."""
+    """Parse an --interface argument. uvicorn has asgi3, too."""
     return "asgi" if text == "asgi3" else text
 
 
 def value_of(option: Option, value: Any) -> Any:
-    """The value of an option from text, wherever that stands, or from the number of a file. ValueError."""
+    """Return the value of an option from text, or from a number in a file. Raise ValueError if it is
+    malformed."""
     if option.read in (int, float):
         return measured(value, option.value if option.value in UNITS else "", whole=option.read is int)
     read = option.read(value)
@@ -201,52 +204,55 @@ OPTIONS = {  # heading -> options
             "may be left out if it is application or app, and may be a call of a factory: "
             "'web:create_app()'"),
         Option("factory", False, where=COMMAND, text=
-            "the attribute is a function that returns the application"),
+            "call the attribute, a function that returns the application"),
         Option("interface", "auto", where=APPLICATION, read=interface, choices=INTERFACES, text=
-            "what the application speaks, if its signature does not tell (default auto)", call=
-            '"asgi" or "wsgi" if its signature does not tell ("auto")'),
+            "interface of the application (default auto: detect it from the signature)", call=
+            '"asgi", "wsgi", or "auto" to detect the interface from the signature of the application'),
         Option("mounts", {}, "/PATH=APP", COMMAND, word="--mount", read=mount, text=
             "another application, of either kind, for the paths below this one; may be repeated"),
         Option("native", {}, "ROUTE=HANDLER", read=native, text=
-            "a native handler, module:handler or library.so:function, that answers a route such as /path "
-            "or 'GET /users/{id}' without the interpreter's lock; may be repeated",
+            "a native handler, module:handler or library.so:function, that serves a route such as /path or "
+            "'GET /users/{id}' without the interpreter's lock; may be repeated",
             type="Mapping[str, Any] | None = None", call=
             'functions of Cython, C, Rust or Numba by their route, {"GET /users/{id}": module.user}, that '
             'run in threads without the interpreter\'s lock; a string names one, "module:handler" or '
             '"library.so:function" (see docs/howto/native.md)'),
-        Option("native_threads", 0, "N", read=int, text="threads of native handlers (default: cores)"),
+        Option("native_threads", 0, "N", read=int, text=
+            "number of threads for native handlers (default: the number of cores)"),
         Option("standby_threads", 0, "N", word="--standby", read=int, text=
-            "threads that take over while the application holds the one that serves (default 0)", call=
-            "number of threads that wait until the application has held the one that serves for "
-            "`held_seconds`, and then serve in its place (0; see docs/howto/slow.md)"),
+            "number of threads that take over while the application holds the serving thread (default 0)",
+            call=
+            "number of threads that take over when the application has held the serving thread for "
+            "`held_seconds` (0; see docs/howto/slow.md)"),
         Option("request_slots", KEEP, choices=CHOICES, text=
-            "under the patch, whether a request finds the threading.local values that another has left, as "
-            "in a pool of threads: keep (default) or fresh", type="str = KEEP", call=
-            'under the patch, whether a request finds the values of `threading.local` that another one '
-            'has left, as in a pool of threads: "keep" (default), or "fresh" (see '
+            "under the patch, threading.local values of a request: keep those that an earlier request "
+            "left, as a pool of threads does (default), or start fresh", type="str = KEEP", call=
+            'under the patch, `threading.local` values of a request: "keep" those that an earlier request '
+            'left, as a pool of threads does (default), or start "fresh" (see '
             'docs/howto/databases.md#a-connection-per-thread)'),
         Option("on_hangup", ON_HANGUP[0], choices=ON_HANGUP, text=
-            "a WSGI request whose client closes the connection goes on (continue, the default), or "
-            "ClientGone is raised where it waits: stop for GET and HEAD only, stop-all for all methods",
+            "when the client of a WSGI request closes the connection, let the request continue (default), "
+            "or raise ClientGone where it waits: stop for GET and HEAD only, stop-all for all methods",
             type="str = ON_HANGUP[0]", call=
-            'what becomes of a WSGI request whose client closes the connection. "continue" (default): it '
-            'goes on; "stop": ClientGone is raised where it waits, if it is a GET or a HEAD; "stop-all": '
-            'whatever its method (see docs/howto/hangups.md)'),
+            'what happens to a WSGI request when its client closes the connection. "continue" (default): '
+            'the request keeps running; "stop": ClientGone is raised where a GET or HEAD request waits; '
+            '"stop-all": the same for all methods (see docs/howto/hangups.md)'),
         Option("chdir", None, "DIR", PROGRAM, text=
             "change to the directory before importing the application; a reload resolves symbolic links "
             "again", type="str | os.PathLike[str] | None", call=
-            "change to this folder, in which modules are found. A symbolic link there is followed anew by "
-            "the workers that SIGHUP starts"),
+            "change to this folder, and import modules from it. Workers that SIGHUP starts resolve "
+            "symbolic links again"),
         Option("app_dir", (), "DIR", COMMAND, text=
-            "look for modules in this directory, too; may be repeated"),
+            "import modules from this directory, too; may be repeated"),
         Option("env_file", None, "FILE", COMMAND, text=
-            "set the environment variables of this file that are not set yet, before importing the "
-            "application (needs syncless[env])"),
+            "read environment variables from this file before importing the application; variables that "
+            "are already set keep their values (needs syncless[env])"),
         Option("root_path", "", "/PATH", APPLICATION, text=
-            "path at which clients see the application, if a proxy strips it: SCRIPT_NAME, root_path", call=
-            "path of the application for its clients, which a proxy takes away from what it sends on"),
+            "path prefix of the application that a proxy strips: SCRIPT_NAME, root_path", call=
+            "path prefix of the application, if a proxy strips it from the requests that it forwards"),
         Option("lifespan", "auto", where=APPLICATION, choices=LIFESPANS, text=
-            "lifespan events of an ASGI application: auto (default), on (it must have them) or off"),
+            "lifespan events of an ASGI application: auto (default), on (the application must support "
+            "them) or off"),
         Option("check", False, where=ONCE, text="import the application, check the options, and exit"),
         Option("config", None, "FILE", ONCE, text=
             "read options from this TOML file, or a gunicorn.conf.py (default: syncless.toml, or "
@@ -257,8 +263,8 @@ OPTIONS = {  # heading -> options
     "addresses": (
         Option("bind", (), "ADDRESS", short="-b", text=
             "host:port, host, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, "
-            "preceded by http:// or https:// if you need both; with port 0 the system chooses one; may be "
-            "repeated (default: the sockets that systemd passes, else 127.0.0.1:8000)",
+            "preceded by http:// or https:// if you need both; with port 0 the system chooses a free port; "
+            "may be repeated (default: the sockets that systemd passes, else 127.0.0.1:8000)",
             type="str | Bind | Iterable[str | Bind] | None = None", call=
             'instead of `host` and `port`, one or more of "host:port", "[ipv6]:port", ":port", '
             '"unix:/path", "unix:@abstract" and "fd:number" (an inherited socket), preceded by "http://" '
@@ -274,7 +280,7 @@ OPTIONS = {  # heading -> options
         Option("no_defer_accept", False, where=COMMAND, text=
             "accept connections before their first request arrives"),
         Option("defer_accept", True, word=None, call=
-            "accept a connection only when its first bytes have come (Linux TCP_DEFER_ACCEPT)"),
+            "accept a connection only when its first bytes have arrived (Linux TCP_DEFER_ACCEPT)"),
     ),
     "TLS": (
         Option("certfile", None, "FILE", text=
@@ -282,55 +288,56 @@ OPTIONS = {  # heading -> options
             "a PEM file of the certificate chain, and of the private key without `keyfile`"),
         Option("keyfile", None, "FILE", text="private key of the certificate"),
         Option("key_password_file", None, "FILE", COMMAND, text=
-            "file whose first line is the password of the private keys"),
+            "file with the password of the private keys in its first line"),
         Option("key_password", None, word=None, call="password of the private keys"),
         Option("certificates", {}, "NAME=CERT[,KEY]", word="--certificate", read=certificate, text=
-            "another certificate for clients that ask for NAME; may be repeated",
+            "another certificate, for clients that request the host NAME; may be repeated",
             type="Mapping[str, Files] | None = None", call=
-            'more certificates by the host name that the client asks for, {"example.org": (cert, key)}'),
+            'more certificates, by the host name that the client requests, {"example.org": (cert, key)}'),
         Option("client_ca", None, "FILE", text=
-            "require client certificates signed by one of these PEM authorities"),
+            "require client certificates signed by one of the CA certificates in this PEM file"),
         Option("ciphers", None, "LIST", text=
             "cipher suites of TLS 1.2 in OpenSSL's notation (default: Mozilla's intermediate list)"),
         Option("tls_minimum", "1.2", "VERSION", text="oldest version of TLS, 1.2 or 1.3 (default 1.2)"),
         Option("ssl_context", None, word=None,
             type="ssl.SSLContext | Callable[[], ssl.SSLContext] | None", call=
-            "instead of all these, an SSLContext or a callable that makes one"),
+            "an SSLContext, or a callable that returns one, instead of all of these"),
         Option("reload_certificates", False, where=COMMAND, text=
-            "read the certificates again when one of their files changes, as SIGHUP does (needs "
+            "reload the certificates when one of their files changes, as SIGHUP does (needs "
             "syncless[reload])"),
-        Option("plain_http", False, text="also answer plain HTTP on the HTTPS port"),
+        Option("plain_http", False, text="also serve plain HTTP on the HTTPS port"),
         Option("http2", "tls", choices=PROTOCOLS, text=
-            "speak HTTP/2 with clients that ask for it in the TLS handshake (tls, the default), also with "
-            "those that begin with it without TLS (cleartext), or never (off)", call=
-            '"tls" speaks HTTP/2 with clients that ask for it in the TLS handshake (ALPN), "cleartext" '
-            'also with those that begin with it without TLS, "off" never (see docs/howto/http2.md)'),
+            "speak HTTP/2 with clients that request it in the TLS handshake (tls, the default), also with "
+            "clients that start with HTTP/2 without TLS (cleartext), or never (off)", call=
+            '"tls" speaks HTTP/2 with clients that request it in the TLS handshake (ALPN), "cleartext" '
+            'also with clients that start with HTTP/2 without TLS, "off" never (see docs/howto/http2.md)'),
     ),
     "static files": (
         Option("static", {}, "/PREFIX=DIR", read=static, text=
-            "answer requests below this path with files of this directory; may be repeated",
+            "serve files of this directory below this path; may be repeated",
             type="Paths | None = None", call=
             'directories of files by path prefix, {"/assets": "build/assets"}'),
         Option("static_max_age", 0, "SECONDS", read=int, text=
-            "time that caches may use such a file without asking again (default 0)", type="float"),
+            "time for which caches may use such a file without revalidation (default 0)", type="float"),
     ),
     "compression": (
         Option("compress", None, "TYPES", bare="", text=
-            "compress responses with gzip, and with br and zstd where their libraries are installed; "
-            "TYPES are media types, such as text/html,text/css (default: all that gain from it)",
+            "compress responses with gzip, and with br and zstd where their libraries are installed; TYPES "
+            "are media types, such as text/html,text/css (default: all compressible types)",
             type="bool | str | Iterable[str] = False", call=
-            "True compresses responses of types that gain from it, with gzip, br or zstd; a string or "
-            "list of media types compresses only those"),
+            "True compresses responses of all compressible types with gzip, br or zstd; a string or list "
+            "of media types compresses only those"),
         Option("compress_minimum", 1000, "BYTES", read=int, text=
             "do not compress smaller bodies (default 1000)"),
     ),
     "proxies": (
         Option("trusted", (), "PEER", text=
-            "believe what this proxy says of its clients: address, network, unix or *; may be repeated",
+            "trust what this proxy reports about its clients: address, network, unix or *; may "
+            "be repeated",
             type="str | Iterable[str]", call=
             'trusted proxies, as addresses, networks, "unix" or "*"'),
         Option("trusted_fields", DEFAULT_FIELDS, "NAME", word="--trusted-field", text=
-            "header field that the proxy sets; name all of them (default x-forwarded-for)",
+            "header field that the proxy sets; list all of them (default x-forwarded-for)",
             type="str | Iterable[str] = DEFAULT_FIELDS", call=
             "header fields that these proxies set (see `Forwarding`)"),
         Option("proxy_protocol", False, text=
@@ -342,7 +349,7 @@ OPTIONS = {  # heading -> options
             type="bool | str | os.PathLike[str] | TextIO | None", call=
             "True for stdout, a path, or a text stream; none by default"),
         Option("no_access_log", False, where=ONCE, text=
-            "no access log, whatever the configuration file says"),
+            "write no access log, even if the configuration file asks for one"),
         Option("access_log_format", "combined", "FORMAT", text=
             "combined (default), common, json or Apache's atoms", type="str | Mapping[str, str]", call=
             '"combined", "common", "json", a string with Apache\'s atoms, or a mapping of JSON keys to '
@@ -353,18 +360,19 @@ OPTIONS = {  # heading -> options
             "a path or a text stream, stderr by default"),
         Option("error_log_format", "text", "FORMAT", choices=FORMATS, text=
             "text (default) or json, one object per line"),
-        Option("slow_request", 0, "SECONDS", read=float, text=
-            "log requests that take as long, with what they waited for (default 0: none)", type="float"),
+        Option("slow_request", 0, "SECONDS", read=float, type="float", text=
+            "log requests that take at least this long, and list their waits (default 0: none)"),
         Option("request_ids", False, text=
-            "give the application, its log records and the traces in logs the ID and the traceparent of "
-            "each request: those of a trusted proxy, or new ones", call=
-            "True gives each request its ID and traceparent, of a trusted proxy or new: for the application, "
-            "in a context variable and in the logs (see docs/howto/logging.md)"),
+            "give each request an ID and a traceparent, from a trusted proxy or new, and show them to the "
+            "application, in log records and in logged tracebacks", call=
+            "True gives each request an ID and a traceparent, from a trusted proxy or new: for the "
+            "application, in a context variable and in the logs (see docs/howto/logging.md)"),
         Option("log_level", None, where=COMMAND, choices=(*NAMED,), text=
-            "least severe entries of the error log (default: all); from warning on, print no addresses"),
+            "lowest level that the error log records (default: all levels); warning and above also hide "
+            "the addresses"),
         Option("logging", None, where=PROGRAM, word=None, type="Mapping[str, Any] | None", call=
-            "a dict for `logging.config.dictConfig`. Errors go to the logger `syncless.error` if it has a "
-            "handler"),
+            "a dict for `logging.config.dictConfig`. Errors go to the logger `syncless.error` if that has "
+            "a handler"),
         Option("quiet", False, where=PROGRAM, short="-q", text="do not print the addresses", call=
             "print neither the addresses nor warnings that the application blocks"),
     ),
@@ -372,37 +380,37 @@ OPTIONS = {  # heading -> options
         Option("status", None, "ADDRESS", PROGRAM, text=
             "serve a status page, JSON and health checks at this local address: 127.0.0.1:port or "
             "unix:/path", call=
-            "an address of this machine for a status page, JSON and health checks (see "
-            "docs/howto/operating.md)"),
+            "local address that serves a status page, JSON and health checks (see docs/howto/operating.md)"),
         Option("status_public", False, where=PROGRAM, text=
-            "allow addresses of --status and --metrics that other machines can reach; they see paths, "
-            "clients' addresses and stacks", call=
-            "allow any address"),
+            "allow --status and --metrics on addresses that other machines can reach; these pages show "
+            "paths, client addresses and stacks", call=
+            "allow `status` and `metrics` on addresses that other machines can reach"),
         Option("health", None, "WHERE", PROGRAM, text=
-            "serve /livez and /readyz and nothing else: on this address, which other machines may reach, "
-            "or below this /path of the main addresses", call=
-            "an address for the health checks alone, or a path of the main addresses, below which they "
-            "are"),
+            "serve only /livez and /readyz, on this address, which other machines may reach, or below this "
+            "/path of the main addresses", call=
+            "an address that serves only the health checks, or a path of the main addresses that they are "
+            "served below"),
         Option("metrics", None, "WHERE", PROGRAM, bare="", text=
             "serve metrics for Prometheus: at /metrics of the status address, on another address, or at "
             "this /path of the main addresses (needs syncless[metrics])", type="bool | str | None", call=
-            "for Prometheus, True at /metrics of the status address, or an address or a path of their own"),
+            "metrics for Prometheus: True serves them at /metrics of the status address; else an address "
+            "or a path"),
     ),
     "processes": (
         Option("workers", 0, "N", PROGRAM, short="-w", read=number_of_workers, text=
-            "number of worker processes, or auto: one for each processor that they may use (default 0: "
-            "serve from this process)", type='int | Literal["auto"]', call=
-            'number of worker processes (0: serve from this process), or "auto": one for each processor '
-            'that they may use'),
+            "number of worker processes, or auto: one for each available processor (default 0: serve from "
+            "this process)", type='int | Literal["auto"]', call=
+            'number of worker processes (0: serve from this process), or "auto": one for each available '
+            'processor'),
         Option("preload", False, where=PROGRAM, text="import the application once, before the workers start"),
         Option("reload", False, where=COMMAND, text=
             "start new workers when a Python or TOML file below the working directory changes"),
         Option("reload_path", (), "PATH", COMMAND, text=
             "also reload when any file below this path changes; may be repeated"),
         Option("user", None, "USER", PROGRAM, short="-u", text=
-            "switch to this user once sockets and files are open (needs root)",
+            "switch to this user after opening sockets and files (needs root)",
             type="str | int | None", call=
-            "user of the serving process once its sockets and files are open, if it was started by root "
+            "switch the serving process to this user after opening sockets and files, if root started it "
             "(with workers, the master stays root)"),
         Option("group", None, "GROUP", PROGRAM, short="-g", text=
             "switch to this group, too (default: the user's)", type="str | int | None"),
@@ -410,7 +418,7 @@ OPTIONS = {  # heading -> options
             "umask of the process, octal, for example 027", type="int | None", call=
             "umask of the process, for example 0o027"),
         Option("hooks", {}, "NAME=MODULE:FUNCTION", PROGRAM, word="--hook", read=hook, text=
-            "a function to call; NAME is on_start, post_fork, pre_request, post_request, pre_stop or "
+            "function to call; NAME is on_start, post_fork, pre_request, post_request, pre_stop or "
             "worker_exit", type="Mapping[str, Hook | str] | None = None", call=
             'functions, or "module:function", for on_start, post_fork, pre_request, post_request, '
             'pre_stop and worker_exit (see docs/howto/hooks.md)'),
@@ -420,7 +428,7 @@ OPTIONS = {  # heading -> options
     ),
     "patch of the standard library": (
         Option("no_patch", False, where=ONCE, text=
-            "do not patch the standard library: a call that waits holds up all requests"),
+            "do not patch the standard library: a call that waits blocks all requests"),
         Option("patch", False, where=PROGRAM, word=None, type="Patch", call=
             "True makes the standard library cooperative before the application is imported "
             "(`syncless.patches.patch_all`), in each process that serves. A mapping chooses areas, "

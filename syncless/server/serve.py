@@ -28,9 +28,9 @@ class Patching:
         self._choice = {} if isinstance(patch, bool) else patch
 
     def __call__(self) -> None:
-        """Patches this process. TypeError for an area that there is not; CannotPatch, because a server whose
-        locks block is worse than none. Without the patch asyncio has a loop for tasklets all the same, once
-        it is imported."""
+        """Patch this process. Raise TypeError for an area that there is not; CannotPatch, because a server
+        whose locks block is worse than none. Without the patch asyncio has a loop for tasklets all the same,
+        once it is imported."""
         if self._patch is False:
             when_executed("asyncio", self._offer_loop)
         else:
@@ -72,7 +72,7 @@ def serve(
     patch: Patch = False,
     **options: Unpack[ServerOptions],
 ) -> None:
-    """Serves the application until SIGTERM or SIGINT (or until its tasklet is killed), then stops gracefully.
+    """Serve the application until SIGTERM or SIGINT (or until its tasklet is killed), then stop gracefully.
 
     - `application`: a WSGI callable, an ASGI 3 application, a web.py application, a CherryPy application,
       root object or class, a BaseHTTPRequestHandler subclass, or "module:attribute". A mapping of paths to
@@ -82,23 +82,24 @@ def serve(
 
     Application:
 
-    - `interface`: "asgi" or "wsgi" if its signature does not tell ("auto").
+    - `interface`: "asgi", "wsgi", or "auto" to detect the interface from the signature of the application.
     - `native`: functions of Cython, C, Rust or Numba by their route, {"GET /users/{id}": module.user}, that
       run in threads without the interpreter's lock; a string names one, "module:handler" or
       "library.so:function" (see docs/howto/native.md).
-    - `native_threads`: threads of native handlers (default: cores).
-    - `standby_threads`: number of threads that wait until the application has held the one that serves for
-      `held_seconds`, and then serve in its place (0; see docs/howto/slow.md).
-    - `request_slots`: under the patch, whether a request finds the values of `threading.local` that another
-      one has left, as in a pool of threads: "keep" (default), or "fresh" (see
+    - `native_threads`: number of threads for native handlers (default: the number of cores).
+    - `standby_threads`: number of threads that take over when the application has held the serving thread for
+      `held_seconds` (0; see docs/howto/slow.md).
+    - `request_slots`: under the patch, `threading.local` values of a request: "keep" those that an earlier
+      request left, as a pool of threads does (default), or start "fresh" (see
       docs/howto/databases.md#a-connection-per-thread).
-    - `on_hangup`: what becomes of a WSGI request whose client closes the connection. "continue" (default): it
-      goes on; "stop": ClientGone is raised where it waits, if it is a GET or a HEAD; "stop-all": whatever its
-      method (see docs/howto/hangups.md).
-    - `chdir`: change to this folder, in which modules are found. A symbolic link there is followed anew by
-      the workers that SIGHUP starts.
-    - `root_path`: path of the application for its clients, which a proxy takes away from what it sends on.
-    - `lifespan`: lifespan events of an ASGI application: auto (default), on (it must have them) or off.
+    - `on_hangup`: what happens to a WSGI request when its client closes the connection. "continue" (default):
+      the request keeps running; "stop": ClientGone is raised where a GET or HEAD request waits; "stop-all":
+      the same for all methods (see docs/howto/hangups.md).
+    - `chdir`: change to this folder, and import modules from it. Workers that SIGHUP starts resolve symbolic
+      links again.
+    - `root_path`: path prefix of the application, if a proxy strips it from the requests that it forwards.
+    - `lifespan`: lifespan events of an ASGI application: auto (default), on (the application must support
+      them) or off.
 
     Addresses:
 
@@ -109,32 +110,32 @@ def serve(
     - `unix_owner`: owner of UNIX sockets, "user:group".
     - `ipv6_only`: do not accept IPv4 connections on [::].
     - `reuse_port`: let several processes listen on the same port (SO_REUSEPORT).
-    - `defer_accept`: accept a connection only when its first bytes have come (Linux TCP_DEFER_ACCEPT).
+    - `defer_accept`: accept a connection only when its first bytes have arrived (Linux TCP_DEFER_ACCEPT).
 
     TLS:
 
     - `certfile`: a PEM file of the certificate chain, and of the private key without `keyfile`.
     - `keyfile`: private key of the certificate.
     - `key_password`: password of the private keys.
-    - `certificates`: more certificates by the host name that the client asks for, {"example.org": (cert,
+    - `certificates`: more certificates, by the host name that the client requests, {"example.org": (cert,
       key)}.
-    - `client_ca`: require client certificates signed by one of these PEM authorities.
+    - `client_ca`: require client certificates signed by one of the CA certificates in this PEM file.
     - `ciphers`: cipher suites of TLS 1.2 in OpenSSL's notation (default: Mozilla's intermediate list).
     - `tls_minimum`: oldest version of TLS, 1.2 or 1.3 (default 1.2).
-    - `ssl_context`: instead of all these, an SSLContext or a callable that makes one.
-    - `plain_http`: also answer plain HTTP on the HTTPS port.
-    - `http2`: "tls" speaks HTTP/2 with clients that ask for it in the TLS handshake (ALPN), "cleartext" also
-      with those that begin with it without TLS, "off" never (see docs/howto/http2.md).
+    - `ssl_context`: an SSLContext, or a callable that returns one, instead of all of these.
+    - `plain_http`: also serve plain HTTP on the HTTPS port.
+    - `http2`: "tls" speaks HTTP/2 with clients that request it in the TLS handshake (ALPN), "cleartext" also
+      with clients that start with HTTP/2 without TLS, "off" never (see docs/howto/http2.md).
 
     Static files:
 
     - `static`: directories of files by path prefix, {"/assets": "build/assets"}.
-    - `static_max_age` (seconds): time that caches may use such a file without asking again (default 0).
+    - `static_max_age` (seconds): time for which caches may use such a file without revalidation (default 0).
 
     Compression:
 
-    - `compress`: True compresses responses of types that gain from it, with gzip, br or zstd; a string or
-      list of media types compresses only those.
+    - `compress`: True compresses responses of all compressible types with gzip, br or zstd; a string or list
+      of media types compresses only those.
     - `compress_minimum` (bytes): do not compress smaller bodies (default 1000).
 
     Proxies:
@@ -150,28 +151,30 @@ def serve(
       keys to atoms.
     - `error_log`: a path or a text stream, stderr by default.
     - `error_log_format`: text (default) or json, one object per line.
-    - `slow_request` (seconds): log requests that take as long, with what they waited for (default 0: none).
-    - `request_ids`: True gives each request its ID and traceparent, of a trusted proxy or new: for the
+    - `slow_request` (seconds): log requests that take at least this long, and list their waits (default 0:
+      none).
+    - `request_ids`: True gives each request an ID and a traceparent, from a trusted proxy or new: for the
       application, in a context variable and in the logs (see docs/howto/logging.md).
-    - `logging`: a dict for `logging.config.dictConfig`. Errors go to the logger `syncless.error` if it has a
-      handler.
+    - `logging`: a dict for `logging.config.dictConfig`. Errors go to the logger `syncless.error` if that has
+      a handler.
     - `quiet`: print neither the addresses nor warnings that the application blocks.
 
     Operating:
 
-    - `status`: an address of this machine for a status page, JSON and health checks (see
-      docs/howto/operating.md).
-    - `status_public`: allow any address.
-    - `health`: an address for the health checks alone, or a path of the main addresses, below which they are.
-    - `metrics`: for Prometheus, True at /metrics of the status address, or an address or a path of their own.
+    - `status`: local address that serves a status page, JSON and health checks (see docs/howto/operating.md).
+    - `status_public`: allow `status` and `metrics` on addresses that other machines can reach.
+    - `health`: an address that serves only the health checks, or a path of the main addresses that they are
+      served below.
+    - `metrics`: metrics for Prometheus: True serves them at /metrics of the status address; else an address
+      or a path.
 
     Processes:
 
-    - `workers`: number of worker processes (0: serve from this process), or "auto": one for each processor
-      that they may use.
+    - `workers`: number of worker processes (0: serve from this process), or "auto": one for each available
+      processor.
     - `preload`: import the application once, before the workers start.
-    - `user`: user of the serving process once its sockets and files are open, if it was started by root (with
-      workers, the master stays root).
+    - `user`: switch the serving process to this user after opening sockets and files, if root started it
+      (with workers, the master stays root).
     - `group`: switch to this group, too (default: the user's).
     - `umask`: umask of the process, for example 0o027.
     - `hooks`: functions, or "module:function", for on_start, post_fork, pre_request, post_request, pre_stop
@@ -188,9 +191,9 @@ def serve(
 
     - `limits`: a `Limits`. Single limits may also be given by name (`head_seconds=10`).
 
-    SIGUSR1 reopens the log files. SIGHUP reloads the certificates, and with workers starts new ones, which
-    import the application anew, before the old ones end. The first SIGTERM or SIGINT lets requests in
-    flight end (for `stop_seconds`), a second one interrupts them. Raises OSError if it cannot listen, and
+    SIGUSR1 reopens the log files. SIGHUP reloads the certificates, and with workers starts new workers, which
+    import the application again, before the old ones end. The first SIGTERM or SIGINT lets requests in flight
+    finish (for `stop_seconds`); a second one interrupts them. Raise OSError if it cannot listen,
     WorkersFailed if no worker can start.
     """
     # with the master and the status page

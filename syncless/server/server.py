@@ -50,7 +50,7 @@ NO_HTTP2 = f"http2='cleartext' needs HTTP/2, and this syncless was built without
 
 
 def limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
-    """TypeError for the name of an override that is no limit, and so no argument either."""
+    """Raise TypeError for the name of an override that is no limit, and so no argument either."""
     for name in overrides:
         if not hasattr(Limits, name):
             options = import_module("syncless.server.options")  # only where a name is wrong
@@ -66,9 +66,9 @@ def limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
 class Server:
     """A web server in this thread's loop; several may run in one process.
 
-    ``application`` is what `serve` accepts. ``start()`` binds and begins to serve while other tasklets
-    go on, ``stop()`` ends gracefully, ``with Server(app) as server:`` does both. All arguments are those
-    of `serve`.
+    ``application`` is what `serve` accepts. ``start()`` binds and begins to serve while other tasklets run,
+    ``stop()`` shuts down gracefully, ``with Server(app) as server:`` does both. All arguments are those of
+    `serve`.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Server:
         peers = [trusted] if isinstance(trusted, str) else list(trusted)
         self.trusted = Trust(peers) if peers else None
         if proxy_protocol and self.trusted is None:
-            raise ValueError("proxy_protocol needs `trusted`, the addresses of the proxies that speak it")
+            raise ValueError("proxy_protocol needs `trusted`: the addresses of the proxies that speak it")
         self.proxy_protocol = proxy_protocol
         fields = [trusted_fields] if isinstance(trusted_fields, str) else trusted_fields
         self.trusted_fields = [name.lower() for name in fields]
@@ -172,7 +172,7 @@ class Server:
             raise ValueError("slow_request must not be negative")
         if slow_request and not self.limits.recorded_waits:
             raise ValueError(
-                "slow_request tells what a request has waited for: the limit recorded_waits must not be 0"
+                "slow_request reports the recorded waits of a request: the limit recorded_waits must not be 0"
             )
         self.slow_request = slow_request
         self.slow_requests: SlowRequests | None = None
@@ -206,7 +206,7 @@ class Server:
     # -- what it is made of ---------------------------------------------------------------------------------
 
     def handle_natively(self, native: Mapping[str, Any], threads: int) -> None:
-        """Before it starts: ``native`` and ``native_threads``. The handlers are imported."""
+        """Import the native handlers. Called before it starts, with ``native`` and ``native_threads``."""
         wanted = ["native", f"http2={self.http2!r}", *(["standby_threads"] if self.standby_threads else [])]
         check_together(*wanted)
         try:
@@ -216,7 +216,7 @@ class Server:
         self.lanes.insert(0, module.NativeHandlers(native, threads, self.limits))
 
     def _sessions(self) -> Sessions | None:
-        """Makes the sessions of HTTP/2; None if it is not built."""
+        """Make the sessions of HTTP/2; None if it is not built."""
         try:
             module = import_module("syncless.http.http2.session")  # few servers have it
         except ModuleNotFoundError:  # setup.py builds it where libnghttp2 is
@@ -227,9 +227,9 @@ class Server:
     # -- starting -----------------------------------------------------------------------------------------
 
     def start(self: Self, bound: Callable[[], None] | None = None) -> Self:
-        """Binds, calls ``bound``, and begins to accept. OSError with the address in it."""
+        """Bind, call ``bound``, and begin to accept. Raise OSError, with the address in it, on failure."""
         if self._opened or self.listeners:
-            raise RuntimeError("this server has been started already")
+            raise RuntimeError("this server has already been started")
         watch_hubs()
         self.told_to_stop = Event()  # applications find it
         self.logs.open()
@@ -265,13 +265,13 @@ class Server:
         return self
 
     def application_at(self, address: Any) -> Application:
-        """Answers the requests of a listener, whose socket has this address (getsockname())."""
+        """Answer the requests of a listener, whose socket has this address (getsockname())."""
         place = Place(self, address, *place_of(address), self.limits.remembered, self.pages)
         return self.application.at(place)
 
     def listener_for(self, application: Application, address: Any, tls: bool) -> Listener:
-        """A listener in this thread's loop, for a socket with this address whose requests the application
-        answers."""
+        """Return a listener in this thread's loop, for a socket with this address whose requests the
+        application answers."""
         listener = Listener(
             application,
             self.limits,
@@ -295,11 +295,11 @@ class Server:
         return listener
 
     def reopen_logs(self) -> None:
-        """Opens log files anew, by their paths: they were renamed (logrotate). `serve` does it on SIGUSR1."""
+        """Open log files anew, by their paths: they were renamed (logrotate). `serve` does it on SIGUSR1."""
         self.logs.reopen()
 
     def reload_certificates(self) -> None:
-        """Reads the certificate files again, for new connections; open ones go on. `serve` does it on SIGHUP.
+        """Read the certificate files again, for new connections; open ones go on. `serve` does it on SIGHUP.
         If a file is bad its error is raised and the old certificates stay."""
         if self.certificates is not None:
             self.certificates.reload()
@@ -325,7 +325,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where to point a browser."""
+        """The URL for a browser."""
         return self.urls[0]
 
     @property
@@ -344,11 +344,11 @@ class Server:
         return sum(lane.requests for lane in self.lanes)
 
     def census(self) -> dict[str, int]:
-        """Counts of what the server owns now: connections, running requests, deadlines, buffers."""
+        """Return counts of the server's connections, running requests, deadlines and buffers."""
         return add_up(lane.census() for lane in self.lanes)
 
     def limit_requests(self, most: int, reached: Callable[[], None]) -> None:
-        """Calls ``reached`` when the last of this many requests begins. From then on each response closes its
+        """Call ``reached`` when the last of this many requests begins. From then on each response closes its
         connection: the client sends again what it has pipelined behind."""
 
         def used_up() -> None:
@@ -361,11 +361,12 @@ class Server:
             lane.limit_requests(quota)
 
     def backlog(self) -> tuple[int, int]:
-        """Connections that wait to be accepted at the fullest of its listening sockets, and how many may."""
+        """Return the number of connections that wait to be accepted at its fullest listening socket, and the
+        maximum."""
         return max((backlog_of(sock) for sock, _ in self._opened), default=(0, 0))
 
     def pause_accepting(self) -> None:
-        """Leaves new connections to other processes that have the same sockets."""
+        """Leave new connections to other processes that have the same sockets."""
         for lane in self.lanes:
             lane.pause()
 
@@ -376,13 +377,14 @@ class Server:
     # -- stopping -----------------------------------------------------------------------------------------
 
     def stop(self, grace: float | None = None) -> None:
-        """Stops: accepts what is connected already and no more, lets requests in flight end for `grace`
-        seconds (Limits.stop_seconds), then interrupts them with TaskletExit. Idle connections are closed
-        after Limits.stop_idle_seconds, or their next answer. Returns when all connections are closed."""
+        """Shut down gracefully: accept only connections that are already made, let requests in flight finish
+        for `grace` seconds (default: Limits.stop_seconds), then interrupt them with TaskletExit. Idle
+        connections are closed after Limits.stop_idle_seconds, or after their next response. Return when all
+        connections are closed."""
         self.stop_after(0.0, grace)
 
     def stop_after(self, last_call: float, grace: float | None = None) -> None:
-        """As stop(), but accepts connections that are on their way for `last_call` seconds."""
+        """Like stop(), but accept connections that are on their way for `last_call` seconds."""
         if not self._opened:
             return
         if self._process != os.getpid():
@@ -417,11 +419,12 @@ class Server:
             lane.close()
 
     def hurry(self) -> None:
-        """A stop that is going on waits for no request any more: it interrupts them."""
+        """Interrupt all requests that a running stop() still waits for."""
         self._hurried = True
 
     def _leave_to_parent(self) -> None:
-        """In a child after fork: listening sockets, their files and the logs are the parent's."""
+        """Called in a child after a fork: listening sockets, their files and the logs belong to the
+        parent."""
         for lane in self.lanes:
             lane.leave_to_parent()
         for sock, _ in self._opened:
@@ -449,7 +452,7 @@ class Server:
             pause = min(pause * 2, 0.05)
 
     def wait(self) -> None:
-        """Waits until the server has stopped."""
+        """Wait until the server has stopped."""
         self._stopped.wait()
 
     def run(
@@ -461,7 +464,7 @@ class Server:
         status_urls: Sequence[str] = (),
         **moments: Callable[[], None] | None,
     ) -> None:
-        """Starts, and serves until a signal says stop, as `serve` does in one process. ``moments``:
+        """Start, and serve until a signal says stop, as `serve` does in one process. ``moments``:
         functions to call when it has ``bound`` its sockets, has ``started``, is ``told`` to stop, and begins
         ``stopping``, ``delay`` seconds later. See program/running.py."""
         program = import_module("syncless.server.program.running")  # with the console and the banner

@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 2.0
 
 
 class RequestSlots:
-    """RequestSlots(request_slots): those of one server, with this option. ValueError."""
+    """RequestSlots(request_slots): those of one server, with this option. Raise ValueError."""
 
     def __init__(self, request_slots: str):
         if request_slots not in CHOICES:
@@ -31,16 +31,16 @@ class RequestSlots:
         self._ended = False
 
     def begin(self) -> None:
-        """The server starts."""
+        """Called when the server starts."""
         self._ended = False
 
     def use(self) -> None:
-        """From now on the present context is one of the server's."""
+        """Make the current context one of the server's."""
         use_slots(self.slots)
 
     def end(self) -> None:
-        """The server has stopped: slots end, in a tasklet that has their numbers. Those of requests that
-        still run end with them."""
+        """End the slots after the server has stopped, each in a tasklet with its number. Slots of running
+        requests end with these requests."""
         self._ended = True
         if self.tender is not None:
             self.tender.kill(block=False)

@@ -37,7 +37,7 @@ class Sockets:
         """By the path of a UNIX socket."""
 
     def open(self) -> Opened:
-        """OSError, with the address in it, if one cannot be had."""
+        """Open the sockets. Raise OSError, with the address in it, if one cannot be opened."""
         opened: Opened = []
         try:
             for bind in self.binds:
@@ -55,7 +55,7 @@ class Sockets:
         return opened
 
     def open_again(self, sock: socket.socket) -> socket.socket:
-        """Another socket on the address of one that was opened with reuse_port; the same one where there can
+        """Return another socket on the address of one opened with reuse_port, or the same socket if there can
         be only one."""
         return sock if sock.family == socket.AF_UNIX else self.options.open_again(sock)
 
@@ -71,7 +71,7 @@ class Sockets:
                 begin_no_more(sock)
 
     def close(self, opened: Iterable[tuple[socket.socket, bool]]) -> None:
-        """New clients are refused then, unless a socket is inherited."""
+        """Close the sockets. New clients are refused, except on inherited sockets."""
         for sock, _ in opened:
             if sock in self._inherited:
                 sock.close()
@@ -80,7 +80,8 @@ class Sockets:
 
 
 def backlog_of(sock: socket.socket) -> tuple[int, int]:
-    """Connections that wait to be accepted, and how many may: of TCP, on Linux, else (0, 0)."""
+    """Return the number of connections that wait to be accepted, and the maximum: for TCP on Linux, else (0,
+    0)."""
     if sys.platform != "linux" or sock.family == socket.AF_UNIX:
         return 0, 0
     try:  # tcpi_unacked and tcpi_sacked, which mean this for a listening socket
@@ -109,8 +110,8 @@ class SocketOptions:
     """"user", "user:group" or ":group", names or numbers."""
 
     def open(self, bind: Bind) -> list[socket.socket]:
-        """The listening, non-blocking sockets of an address: one, or for a host name one for each of its
-        addresses. OSError says why there are none."""
+        """Return the listening, non-blocking sockets of an address: one, or for a host name one for each of
+        its addresses. OSError says why there are none."""
         if bind.fd is not None:
             return [self._inherit(bind.fd)]
         if bind.path is not None:
@@ -124,7 +125,7 @@ class SocketOptions:
             found = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         except socket.gaierror as error:
             both = bind.host.count(":") == 1
-            apart = "; a host and its port are two arguments, or one of `bind`" if both else ""
+            apart = "; pass host and port as two arguments, or as one string in `bind`" if both else ""
             why = f"cannot listen on {bind.host}: {error.strerror}{apart}"
             raise OSError(errno.EADDRNOTAVAIL, why) from None
         opened: list[socket.socket] = []
@@ -143,7 +144,7 @@ class SocketOptions:
         return opened
 
     def open_again(self, listener: socket.socket) -> socket.socket:
-        """Another listening socket on the same address, beside it (SO_REUSEPORT)."""
+        """Return another listening socket on the same address (SO_REUSEPORT)."""
         return self._listen(listener.family, listener.getsockname())
 
     def _listen(self, family: int, address: Any) -> socket.socket:
@@ -205,15 +206,15 @@ others pass."""
 
 
 def begin_no_more(listener: socket.socket) -> bool:
-    """From now on the socket begins no connection, while those whose handshake has begun still come to be
-    accepted. Whether the system allows that.
+    """Stop new connections, but let connections whose handshake has begun still be accepted. Return whether
+    the system supports that.
 
     Fact: closing a listening socket resets the connections that wait in it, and those of which the system has
     not told yet: half of the handshake is done, or with TCP_DEFER_ACCEPT all of it, and the request is on its
     way. Danger: clients that were connected lose their request, after any number of calls of accept().
     Decision: the first packets of new clients are dropped, and the socket is closed a little later. Such a
-    client tries again after a second, and is refused then, or meets the next server. Price: that second.
-    Where there are no filters, new connections are begun to the end. Test:
+    client retries after a second, and then is refused, or reaches the next server. Price: that second. Where
+    there are no filters, new connections are begun to the end. Test:
     tests/server/test_stop.py::test_stopping_loses_no_connection_that_has_been_made
     """
     if listener.family == socket.AF_UNIX or sys.platform != "linux":
@@ -230,15 +231,15 @@ def begin_no_more(listener: socket.socket) -> bool:
 
 
 def shut(listener: socket.socket) -> None:
-    """Closes a listening socket for all processes that have it: new clients are refused from now on."""
+    """Close a listening socket for all processes that have it: new clients are refused from now on."""
     with contextlib.suppress(OSError):
         listener.shutdown(socket.SHUT_RDWR)
     listener.close()
 
 
 def owner_ids(text: str) -> tuple[int, int]:
-    """The numbers of "user", "user:group" or ":group"; -1 for what is not named. ValueError if there is no
-    such user or group."""
+    """Return the numbers of "user", "user:group" or ":group"; -1 for what is not named. Raise ValueError if
+    there is no such user or group."""
     import grp  # not everywhere
     import pwd
 
@@ -247,18 +248,16 @@ def owner_ids(text: str) -> tuple[int, int]:
         uid = -1 if not user else int(user) if user.isdecimal() else pwd.getpwnam(user).pw_uid
         gid = -1 if not group else int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
     except KeyError as error:
-        raise ValueError(
-            f"unix_owner {text!r}: there is no such owner of a UNIX socket: {error.args[0]}"
-        ) from None
+        raise ValueError(f"unix_owner {text!r}: {error.args[0]}") from None
     return uid, gid
 
 
 def _advice(error: OSError, address: Any) -> str:
-    taken = "another program listens there, choose another port (0 lets the system choose)"
+    taken = "another program already listens there; choose another port (0 lets the system choose)"
     refused = "start as root with --user NAME, or choose a port above 1023"
     if isinstance(address, str):
         taken = why_taken(address)
-        refused = "this user may not write to its directory"
+        refused = "this user may not write to the directory"
     return {
         errno.EADDRINUSE: f"; {taken}",
         errno.EACCES: f"; {refused}",

@@ -22,7 +22,7 @@ cdef object ABSENT = object()
 
 
 cdef int call_back(channel self, BaseTasklet me, int direction, object value, bint blocks) except -1:
-    """Reports an action before it happens. The value to send is the tasklet's tempval meanwhile."""
+    """Report an action before it happens. The value to send is the tasklet's tempval meanwhile."""
     if not isinstance(me, tasklet):
         channel_callback(self, me, direction > 0, blocks)
         return 0
@@ -42,7 +42,7 @@ cdef object received(object value):
 
 cdef class channel(Meeting):
     """channel()\n--\n\n\
-    A sender and a receiver meet in it. The first of the two waits for the other.
+    A meeting point of a sender and a receiver. The first of the two waits for the other.
 
     If a receiver is killed or interrupted before its turn, the next receiver gets its value. Until there
     is one, the channel keeps the value, which counts in `balance` like a sender.
@@ -63,14 +63,14 @@ cdef class channel(Meeting):
         """Arguments are for subclasses, as in Stackless."""
 
     cdef Py_ssize_t look(self) noexcept:
-        """The balance."""
+        """Return the balance."""
         self.first(1)
         self.first(-1)
         return self.waits
 
     cdef PyObject* first(self, int direction) noexcept:
-        """The first waiting sender (1) or receiver (-1), or NULL. A killed tasklet that has not left yet does
-        not count."""
+        """Return the first waiting sender (1) or receiver (-1), or NULL. A killed tasklet that has not left
+        yet does not count."""
         cdef WaitQueue* line = self.line(direction)
         while line.first != NULL and not waits(<BaseTasklet> line.first.owner):
             self.leaves(<BaseTasklet> line.first.owner, direction)
@@ -95,7 +95,7 @@ cdef class channel(Meeting):
         return 0
 
     cdef bint meets(self, int direction) noexcept:
-        """Whether it need not wait."""
+        """Return whether it need not wait."""
         return self.first(-direction) != NULL or direction < 0 and self.kept is not None
 
     @property
@@ -204,18 +204,18 @@ cdef class channel(Meeting):
         return value
 
     def send(self, value):
-        """Hands the value to a receiver, and waits until there is one."""
+        """Wait for a receiver, and hand it the value."""
         self.action(1, value)
 
     def receive(self):
-        """Takes a value from a sender, and waits until there is one. Raises it if it was sent as an
-        exception. ValueError if the channel is closed."""
+        """Wait for a sender, and return its value, or raise it if it was sent as an exception. Raise
+        ValueError if the channel is closed."""
         return received(self.action(-1, None))
 
     @cython.embedsignature(False)
     def send_exception(self, exc=ABSENT, *args):
         """send_exception($self, exc, *args)\n--\n\n\
-        Raises exc(*args) in the receiver."""
+        Raise exc(*args) in the receiver."""
         if exc is ABSENT:
             required("send_exception", "exc")
         if not (isinstance(exc, type) and issubclass(exc, BaseException)):
@@ -225,14 +225,14 @@ cdef class channel(Meeting):
     @cython.embedsignature(False)
     def send_throw(self, exc=ABSENT, val=None, tb=None, *excess):
         """send_throw($self, exc, val=None, tb=None)\n--\n\n\
-        Raises the exception, as throw() does, in the receiver."""
+        Raise the exception, as throw() does, in the receiver."""
         at_most("send_throw", 3, excess)
         if exc is ABSENT:
             required("send_throw", "exc")
         self.action(1, bomb(type(exception_of(exc, val, tb)), exception_of(exc, val, tb), tb))
 
     def send_sequence(self, seq):
-        """Sends each item. Returns their number."""
+        """Send each item. Return their number."""
         count = 0
         for value in seq:
             self.action(1, value)
@@ -248,7 +248,7 @@ cdef class channel(Meeting):
         return self.receive()
 
     def clear(self):
-        """Kills all tasklets that wait for it, in order, and drops the values that it keeps."""
+        """Kill all tasklets that wait for it, in order, and drop the values that it keeps."""
         cdef Node* place
         cdef list waiting = []
         for direction in (1, -1):
@@ -265,7 +265,7 @@ cdef class channel(Meeting):
                 each.kill()
 
     def close(self):
-        """Refuses further waits. Tasklets that wait already can still be met."""
+        """Refuse further waits. Tasklets that wait already can still be met."""
         self.closing = True
 
     def open(self):
@@ -297,7 +297,7 @@ cdef class channel(Meeting):
 
     @property
     def schedule_all(self):
-        """Whether the second to come gives way, too, with any preference."""
+        """Whether the second to come yields, too, with any preference."""
         return self._schedule_all
 
     @schedule_all.setter
@@ -308,7 +308,7 @@ cdef class channel(Meeting):
 
     def __reduce__(self):
         if self.look():
-            raise TypeError("a channel for which tasklets wait cannot be pickled")
+            raise TypeError("a channel with waiting tasklets cannot be pickled")
         return _restored, (self._preference, self._schedule_all, self.closing)
 
     def __repr__(self):
@@ -324,8 +324,8 @@ def _restored(preference, schedule_all, closing):
 
 
 def set_channel_callback(callback):
-    """Calls callback(channel, tasklet, sending, willblock) before each action on a channel; None stops that.
-    Returns the previous callback."""
+    """Call callback(channel, tasklet, sending, willblock) before each action on a channel; None stops that.
+    Return the previous callback."""
     global channel_callback
     if callback is not None and not callable(callback):
         raise TypeError("channel callback must be callable")
@@ -334,7 +334,7 @@ def set_channel_callback(callback):
 
 
 def get_channel_callback():
-    """The present callback, or None."""
+    """Return the present callback, or None."""
     return channel_callback
 
 

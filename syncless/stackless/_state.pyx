@@ -47,7 +47,7 @@ cdef class StatefulTasklet(Tasklet):
 
     @property
     def alive(self):
-        """Whether it can still run."""
+        """Whether the tasklet can still run."""
         return self.is_alive()
 
     @property
@@ -159,7 +159,7 @@ cdef class StatefulTasklet(Tasklet):
     cdef Guard guarded(self):
         if self.state not in (NEW, DONE):
             raise RuntimeError(
-                "the tasklet has started: the handling of its exceptions must be set before")
+                "the handling of exceptions must be set before the tasklet starts")
         if self.guard is None:
             self.guard = Guard()
         return self.guard
@@ -182,7 +182,7 @@ cdef class StatefulTasklet(Tasklet):
         return 0
 
     def set_atomic(self, flag):
-        """A section in which it must not be preempted. Returns the flag's last value."""
+        """A section in which it must not be preempted. Return the flag's last value."""
         if not isinstance(flag, int):
             raise TypeError("set_atomic needs exactly one bool or integer")
         before, self.atomic = self.atomic, bool(flag)
@@ -201,7 +201,7 @@ cdef class StatefulTasklet(Tasklet):
         return id(self.context)
 
     def set_context(self, context):
-        """The contextvars.Context in which it will run. RuntimeError if it runs already. Returns the
+        """The contextvars.Context in which it will run. Raise RuntimeError if it runs already. Return the
         tasklet."""
         if self.state not in (NEW, DONE):
             raise RuntimeError("the context of a tasklet that has started cannot be changed")
@@ -271,7 +271,7 @@ cdef class TracedTasklet(StatefulTasklet):
     @property
     def profile_function(self):
         """The function that sys.setprofile() has set in this tasklet, or None. It can be set from outside,
-        too. RuntimeError if it is set while the tasklet runs in another thread, TypeError if it is no
+        too. Raise RuntimeError if it is set while the tasklet runs in another thread, TypeError if it is no
         function; this holds for both."""
         return self.function_of(True)
 

@@ -44,14 +44,14 @@ cdef class tasklet(TracedTasklet):
             raise TypeError("tasklet() with arguments needs a callable")
 
     def __call__(self, *args, **kwargs):
-        """Binds the arguments and inserts the tasklet at the end of the run queue. Returns the tasklet."""
+        """Bind the arguments and insert the tasklet at the end of the run queue. Return the tasklet."""
         return self.setup(*args, **kwargs)
 
     @cython.embedsignature(False)
     def bind(self, func=None, args=None, kwargs=None, *excess):
         """bind($self, func=None, args=None, kwargs=None)\n--\n\n\
-        The function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds.
-        Returns the tasklet."""
+        Set the function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds.
+        Return the tasklet."""
         cdef bint gives = args is not None or kwargs is not None
         at_most("bind", 3, excess)
         if func is not None and not callable(func):
@@ -104,7 +104,7 @@ cdef class tasklet(TracedTasklet):
         return 0
 
     def setup(self, *args, **kwargs):
-        """Binds the arguments and inserts the tasklet. Returns it. RuntimeError if it is alive."""
+        """Bind the arguments and insert the tasklet. Return it. Raise RuntimeError if it is alive."""
         if self.is_alive():
             raise RuntimeError("tasklet is alive")
         function = self.bound_function()
@@ -156,8 +156,8 @@ cdef class tasklet(TracedTasklet):
         return 0
 
     def insert(self):
-        """Puts it at the end of its thread's run queue. One that sleeps is woken. RuntimeError if it is dead
-        or blocked. Returns the tasklet."""
+        """Put it at the end of its thread's run queue. One that sleeps is woken. Raise RuntimeError if it is
+        dead or blocked. Return the tasklet."""
         if self.state == PARKED and strcmp(self.why, "sleep") == 0:
             get_loop().wake(self, None)
             return self
@@ -176,8 +176,8 @@ cdef class tasklet(TracedTasklet):
         return 0
 
     def remove(self):
-        """Takes it out of its thread's run queue: it is paused. The running one stops here. RuntimeError if
-        it is blocked."""
+        """Take it out of its thread's run queue: it is paused. The running one stops here. Raise RuntimeError
+        if it is blocked."""
         cdef Thread state = here()
         if self.is_blocked():
             raise RuntimeError("You cannot remove a blocked tasklet.")
@@ -204,8 +204,8 @@ cdef class tasklet(TracedTasklet):
         return run_now(state, self, stays)
 
     def run(self):
-        """Runs it now. The present tasklet goes to the end of the run queue, followed by the tasklets before
-        this one. A tasklet of another thread runs next in that thread. Returns the `tempval` of the present
+        """Run it now. The present tasklet goes to the end of the run queue, followed by the tasklets before
+        this one. A tasklet of another thread runs next in that thread. Return the `tempval` of the present
         one."""
         cdef Thread state = here()
         self.check("run")
@@ -223,8 +223,8 @@ cdef class tasklet(TracedTasklet):
         return take_tempval(state.loop.current)
 
     def switch(self):
-        """Runs it now; the present tasklet is paused. RuntimeError if it belongs to another thread. Returns
-        the `tempval` of the present one."""
+        """Run it now, and pause the present tasklet. Raise RuntimeError if it belongs to another thread.
+        Return the `tempval` of the present one."""
         cdef Thread state = here()
         self.check("run")
         if self.loop is not state.loop:
@@ -238,7 +238,7 @@ cdef class tasklet(TracedTasklet):
     @cython.embedsignature(False)
     def kill(self, pending=False, *excess, exception=TaskletExit, block=True, timeout=None):
         """kill($self, pending=False, *, exception=..., block=True, timeout=None)\n--\n\n\
-        Raises TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is
+        Raise TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is
         dead."""
         at_most("kill", 1, excess)
         if isinstance(pending, (type, BaseException)) or (
@@ -260,7 +260,7 @@ cdef class tasklet(TracedTasklet):
     @cython.embedsignature(False)
     def raise_exception(self, exc_class=ABSENT, *args):
         """raise_exception($self, exc_class, *args)\n--\n\n\
-        Raises exc_class(*args) in it, now."""
+        Raise exc_class(*args) in it, now."""
         if exc_class is ABSENT:
             required("raise_exception", "exc_class")
         if not (isinstance(exc_class, type) and issubclass(exc_class, BaseException)):
@@ -270,8 +270,8 @@ cdef class tasklet(TracedTasklet):
     @cython.embedsignature(False)
     def throw(self, exc=ABSENT, val=None, tb=None, pending=False, *excess):
         """throw($self, exc, val=None, tb=None, pending=False)\n--\n\n\
-        Raises the exception in it, now, or when its turn comes (`pending`). RuntimeError if it is dead,
-        except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
+        Raise the exception in it, now, or when its turn comes (`pending`). Raise RuntimeError if it is
+        dead, except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
         cdef Thread state = here()
         cdef BaseException exception
         at_most("throw", 4, excess)
@@ -306,8 +306,8 @@ cdef class tasklet(TracedTasklet):
     @cython.embedsignature(False)
     def bind_thread(self, thread_id=None, *excess):
         """bind_thread($self, thread_id=None)\n--\n\n\
-        Lets a tasklet that has not started belong to another thread, by default this one. RuntimeError if
-        it is in a run queue or has started; ValueError if there is no such thread."""
+        Let a tasklet that has not started belong to another thread, by default this one. Raise
+        RuntimeError if it is in a run queue or has started, ValueError if there is no such thread."""
         cdef Loop loop = here().loop
         at_most("bind_thread", 1, excess)
         thread_id = number_of_thread(thread_id)
@@ -360,7 +360,7 @@ cdef object take_tempval(BaseTasklet one):
 
 
 def _spawn(function, *args, **kwargs):
-    """Makes the tasklets of syncless.spawn() once this module is imported."""
+    """Make the tasklets of syncless.spawn() once this module is imported."""
     cdef tasklet made = tasklet.__new__(tasklet)
     if not callable(function):
         raise TypeError(f"a tasklet needs a function to run, not {type(function).__name__}")
@@ -413,7 +413,7 @@ cdef BytecodeLimit preemption(Thread state, BaseTasklet runner, timeout, bint so
 @cython.embedsignature(False)
 def schedule(retval=ABSENT, *excess):
     """schedule(retval=...)\n--\n\n\
-    Lets the other ready tasklets run once. Returns `retval`, or the present tasklet."""
+    Let the other ready tasklets run once. Return `retval`, or the present tasklet."""
     cdef Thread state = here()
     at_most("schedule", 1, excess)
     cdef BaseTasklet me = running(state)
@@ -427,7 +427,7 @@ def schedule(retval=ABSENT, *excess):
 @cython.embedsignature(False)
 def schedule_remove(retval=ABSENT, *excess):
     """schedule_remove(retval=...)\n--\n\n\
-    As schedule(), but pauses the present tasklet until it is inserted again."""
+    Like schedule(), but pause the present tasklet until it is inserted again."""
     cdef Thread state = here()
     at_most("schedule_remove", 1, excess)
     cdef BaseTasklet me = running(state)
@@ -452,15 +452,14 @@ cdef inline object held(BaseTasklet me, object retval):
 @cython.embedsignature(False)
 def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False, *excess):
     """run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False)\n--\n\n\
-    Runs the others until none is ready and none waits for input, output or a time. Raises what no tasklet
+    Run the others until none is ready and none waits for input, output or a time. Raise what no tasklet
     has caught.
 
     `timeout`: a tasklet that runs more bytecodes than this in one turn is paused at its next call, jump back
     or beginning of a function, and returned; with `soft` run() ends at its next switch instead, and returns
-    None. `totaltimeout`: in all their turns together.
-    `threadblock`: while tasklets wait for channels, waits for another thread that may meet them.
-    `ignore_nesting` changes nothing: a tasklet can be interrupted at any depth. Within a run() that has a
-    timeout, further ones have none.
+    None. `totaltimeout`: in all their turns together. `threadblock`: while tasklets wait for channels, wait
+    for another thread that may meet them. `ignore_nesting` changes nothing: a tasklet can be interrupted at
+    any depth. A nested run() has no timeout of its own; the outer one applies.
     """
     cdef Thread state = here()
     cdef BaseTasklet me = running(state)
@@ -485,7 +484,7 @@ def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltim
 
 
 def getcurrent():
-    """The running tasklet."""
+    """Return the running tasklet."""
     return here().loop.current
 
 
@@ -495,12 +494,12 @@ def getmain():
 
 
 def getruncount():
-    """How many tasklets are in the run queue, the running one included."""
+    """Return the number of tasklets in the run queue, including the running one."""
     return len(run_queue(here().loop))
 
 
 def getcurrentid():
-    """A number that identifies the running tasklet."""
+    """Return a number that identifies the running tasklet."""
     return id(here().loop.current)
 
 
@@ -511,8 +510,8 @@ class _ThreadNotFound(RuntimeError, ValueError):
 @cython.embedsignature(False)
 def get_thread_info(thread_id=None, flags=0, *excess):
     """get_thread_info(thread_id=None, flags=0)\n--\n\n\
-    (main tasklet, current tasklet, run count) of a thread, by default this one. RuntimeError, which is a
-    ValueError, too, if there is no such thread.
+    Return (main tasklet, current tasklet, run count) of a thread, by default this one. Raise RuntimeError,
+    which is also a ValueError, if there is no such thread.
 
     `flags` with bit 30 adds three figures of Stackless's C stacks, of which there are none here: always 0,
     0 and None. Bit 31 adds a list: the tasklet whose run() has a timeout, or None, and all that are in
@@ -534,14 +533,15 @@ def get_thread_info(thread_id=None, flags=0, *excess):
 
 
 def getthreads():
-    """The ids of the threads that have tasklets, this one first."""
+    """Return the ids of the threads that have tasklets, this one first."""
     mine = here().loop.thread_id
     other_threads(None)
     return [mine, *(each for each in threads if each != mine)]
 
 
 def switch_trap(delta=0):
-    """While the sum of all deltas is not 0, a switch raises RuntimeError. Returns the sum as it was."""
+    """Add a delta: while the sum of all deltas is not 0, a switch raises RuntimeError. Return the previous
+    sum."""
     cdef Thread state = here()
     before = state.switch_trap
     state.switch_trap += delta
@@ -562,15 +562,15 @@ class atomic:
 
 
 def getdebug():
-    """Whether this is a debugging build of Stackless's interpreter: False."""
+    """Return whether this is a debugging build of Stackless's interpreter: False."""
     return False
 
 
 def getuncollectables():
-    """The objects that Stackless could not free: none."""
+    """Return the objects that Stackless could not free: an empty list."""
     return []
 
 
 def enable_softswitch(flag):
-    """Greenlets switch on the C stack, always. Returns False."""
+    """Greenlets switch on the C stack, always. Return False."""
     return False

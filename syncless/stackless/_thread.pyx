@@ -1,5 +1,5 @@
 # cython: binding=False, always_allow_keywords=False, embedsignature=True, embedsignature.format=clinic
-"""One thread of a Stackless program: its run queue, and how tasklets give way in it.
+"""One thread of a Stackless program: its run queue, and how tasklets yield in it.
 
 The run queue is the scheduler's ready queue. Stackless thinks of it as a ring in which the running tasklet
 has its place; here the running one is outside, and goes to the end when it lets others run. The order that
@@ -40,7 +40,7 @@ cdef class Thread:
 
 
 cdef Thread found():
-    """The Thread of this thread, made at the first call."""
+    """Return the Thread of this thread, made at the first call."""
     global latest
     cdef Loop loop = get_loop()
     cdef Thread state = threads.get(loop.thread_id)
@@ -56,8 +56,8 @@ cdef Thread found():
 
 
 cdef bint has_own_main(Loop loop) except -1:
-    """Whether the main tasklet is one of Stackless. A main tasklet that is older than this package gives its
-    place to such a one while it runs, because others may refer to it otherwise."""
+    """Return whether the main tasklet is one of Stackless. A main tasklet that is older than this package
+    gives its place to such a one while it runs, because others may refer to it otherwise."""
     if isinstance(loop.main, scheduler.main_type):
         return True
     if loop.current is not loop.main:
@@ -70,7 +70,7 @@ cdef bint has_own_main(Loop loop) except -1:
 
 
 cdef list run_queue(Loop loop):
-    """The tasklets that are ready, the running one first."""
+    """Return the tasklets that are ready, the running one first."""
     cdef size_t i
     cdef list found = [] if loop.current is None else [loop.current]
     for i in range(loop.ready.count):
@@ -91,7 +91,7 @@ cdef int refuse_switch(Thread state) except -1:
 
 
 cdef int leave(Thread state, BaseTasklet me, bint stays) except -1:
-    """Lets the next one run; `stays`: at the end of the run queue, or else paused until it is inserted
+    """Let the next one run; `stays`: at the end of the run queue, or else paused until it is inserted
     again."""
     cdef Loop loop = state.loop
     if state.switch_trap:
@@ -184,7 +184,7 @@ cdef int leave_run(Thread state, BaseTasklet runner) except -1:
 
 
 cdef object number_of_thread(thread_id):
-    """The thread that an argument means: None and -1 mean the calling thread."""
+    """Return the thread that an argument means: None and -1 mean the calling thread."""
     if thread_id is None:
         return -1
     if not isinstance(thread_id, int):
@@ -245,7 +245,7 @@ cdef int end_deadlock(Thread state, Loop loop) except -1:
 
 
 cdef bint other_threads(Loop loop) except -1:
-    """Whether another thread could still use a channel, be it for the first time."""
+    """Return whether another thread could still use a channel, be it for the first time."""
     for thread_id, other in list(threads.items()):
         if (<Thread> other).loop.closed:
             del threads[thread_id]
@@ -294,8 +294,8 @@ cdef int tell_of_switches(Thread state) except -1:
 
 
 def set_schedule_callback(callback):
-    """Calls callback(before, next) at each switch, in the tasklet that goes on; None stops that. It must not
-    switch. Returns the previous callback."""
+    """Call callback(before, next) at each switch, in the tasklet that goes on; None stops that. It must not
+    switch. Return the previous callback."""
     global schedule_callback
     if callback is not None and not callable(callback):
         raise TypeError("schedule callback must be callable")
@@ -307,7 +307,7 @@ def set_schedule_callback(callback):
 
 
 def get_schedule_callback():
-    """The present callback, or None."""
+    """Return the present callback, or None."""
     return schedule_callback
 
 
@@ -326,7 +326,7 @@ cdef class bomb:
 
 
 cdef object exception_of(object kind, object value, object traceback):
-    """The instance that `raise kind, value, traceback` raised."""
+    """Return the instance that `raise kind, value, traceback` raised."""
     if isinstance(kind, BaseException):
         if value is not None:
             raise TypeError("instance exception may not have a separate value")
@@ -369,7 +369,7 @@ cdef int tell_uncaught(Loop loop, BaseTasklet one, BaseException exception) exce
 
 def set_error_handler(handler):
     """handler(type, value, traceback) of exceptions that no tasklet has caught; None: they are raised in
-    run(). Returns the last one."""
+    run(). Return the last one."""
     global error_handler
     if handler is not None and not callable(handler):
         raise TypeError("error handler must be callable")
@@ -381,7 +381,7 @@ cdef class Guard:
     """The attributes dont_raise, exception_handler and context_manager_getter of one tasklet."""
 
     def __call__(self, BaseTasklet one, function, tuple args, dict kwargs):
-        """Calls the function of a tasklet, inside the context manager that is made for the tasklet. An
+        """Call the function of a tasklet, inside the context manager that is made for the tasklet. An
         exception of the context manager is raised."""
         if self.context_manager_getter is None:
             return self.call_caught(one, function, args, kwargs)

@@ -1,7 +1,6 @@
-"""Code that holds the loop: which it is, how often and for how long, and what would cure it.
+"""Code that holds the loop: where, how often and for how long, and a fix.
 
-A cure names packages, as programs import them; knownlibraries.py says which of them patch_native() may
-change.
+A fix names packages as programs import them; knownlibraries.py says which of them patch_native() may change.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Stall(NamedTuple):
     def text(self) -> str:
         """The Python stack, and what it is in."""
         inside = f"  in C: {self.blocker}\n" if self.frames else ""
-        return f"{self.stack}{inside}  cure: {self.cure}\n"
+        return f"{self.stack}{inside}  fix: {self.cure}\n"
 
 
 def _base(path: str) -> str:
@@ -86,7 +85,7 @@ def _base(path: str) -> str:
 
 
 def _outermost(frames: Frames) -> Frame | None:
-    """The library's function that the extension module has called; without one, the nearest to it."""
+    """Return the library's function that the extension module has called; without one, the nearest to it."""
     libraries = [frame for frame in frames if not is_extension(frame[1]) and not is_libc(frame)]
     named = [frame for frame in libraries if frame[0]] or libraries or frames
     return named[-1] if named else None
@@ -97,7 +96,7 @@ def _line(frame: FrameType) -> str:
 
 
 def _caller(frame: FrameType) -> str:
-    """The line of the program that a function of Python or of a package works for; "" if it is none of
+    """Return the line of the program that a function of Python or of a package works for; "" if it is none of
     those."""
     each: FrameType | None = frame
     while each is not None and is_installed(each.f_code.co_filename):
@@ -106,13 +105,14 @@ def _caller(frame: FrameType) -> str:
 
 
 def _is_between(path: str) -> bool:
-    """Whether it only hands on calls of Python, or may have left something on the stack, as the engine."""
+    """Return whether it only hands on calls of Python, or may have left something on the stack, as the
+    engine."""
     return _base(path).startswith(("libffi", "_ctypes")) or path.startswith(OWN)
 
 
 def _c_functions(thread: int, number: int) -> Frames | None:
-    """Those that the thread is in; none if it runs Python, which calls libc for the GIL and for the time.
-    None if that cannot be found out."""
+    """Return those that the thread is in; none if it runs Python, which calls libc for the GIL and for the
+    time. None if that cannot be found out."""
     stack = None if native_stack is None else native_stack(thread, number)
     if stack is None:
         return None
@@ -123,9 +123,9 @@ def _c_functions(thread: int, number: int) -> Frames | None:
 
 
 def stall_of(thread: int, number: int, seconds: float, stack: bool = True) -> Stall | None:
-    """What a thread is in whose loop has been held for `seconds`. `thread` and `number` are what
-    threading.get_ident() and get_native_id() say in it. None if it runs neither Python nor a function of C
-    that a tasklet was made of."""
+    """Return the code that has held the loop of a thread for `seconds`. `thread` and `number` are the results
+    of threading.get_ident() and get_native_id() in that thread. None if it runs neither Python nor a function
+    of C that a tasklet was made of."""
     frame = _current_frames().get(thread)
     if frame is None:
         frames = _c_functions(thread, number)
@@ -193,7 +193,7 @@ class Blockers:
     def __init__(self, milliseconds: float = 50):
         self.seconds = milliseconds / 1000
         self._found: dict[str, dict[tuple[str, str], list[float]]] = {}
-        """Place in Python -> (blocker, cure) -> the seconds of each time. Looks at calls of the same line may
+        """Place in Python -> (blocker, fix) -> the seconds of each time. Looks at calls of the same line may
         meet them in different functions."""
         self._watch: Watch | None = None
 
@@ -212,9 +212,9 @@ class Blockers:
                 place.setdefault((part.blocker, part.cure), []).append(part.seconds)
 
     def _parts(self, looks: Sequence[Stall]) -> list[Stall]:
-        """One for each place that the looks have met, with its time, the longest first. A place counts as a
-        part of a longer one if it had less than the time that matters, or if it is a computation in Python in
-        the same function."""
+        """Return a part for each place that the looks found, with its time, the longest first. A place counts
+        as a part of a longer one if it had less than the time that matters, or if it is a computation in
+        Python in the same function."""
         places: dict[str, list[Stall]] = {}
         for look in looks:
             places.setdefault(look.place, []).append(look)
@@ -234,18 +234,18 @@ class Blockers:
         return parts
 
     def report(self) -> str:
-        """A table in words: each place in the program once, with the function that took most of its time; the
-        worst first."""
+        """Return a table in words: each place in the program once, with the function that took most of its
+        time; the worst first."""
         if not self._found:
-            return f"blockers: nothing held the loop for {self.seconds * 1000:.0f} ms or longer\n"
-        rows = [f"blockers: code that held the loop for {self.seconds * 1000:.0f} ms or longer\n"]
+            return f"blockers: nothing blocked the loop for {self.seconds * 1000:.0f} ms or longer\n"
+        rows = [f"blockers: code that blocked the loop for {self.seconds * 1000:.0f} ms or longer\n"]
         places = [(list(chain(*place.values())), place) for place in self._found.values()]
         for times, place in sorted(places, key=lambda found: -sum(found[0])):
             blocker, cure = max(place, key=lambda cause: sum(place[cause]))
             often = "once" if len(times) == 1 else f"{len(times)} times"
             rows.append(
                 f"  {sum(times):8.3f} s  {often}, at most {max(times):.3f} s: {blocker}\n"
-                f"              cure: {cure}\n"
+                f"              fix: {cure}\n"
             )
         return "".join(rows)
 
@@ -263,8 +263,8 @@ DATA = ("_hashlib", "_md5", "_sha", "_blake2", "zlib", "_bz2", "_lzma", "binasci
 """Beginnings of the names of extension modules that hash or compress."""
 LIBC = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libc.musl", "linux-vdso")
 
-UNREAD = "if it computes, give it to another process; if it waits, @offload or run_in_thread()"
-PYTHON = "it computes in Python: give it to another process, or let it wait now and then (sleep(0))"
+UNREAD = "if it computes, move it to another process; if it waits, use @offload or run_in_thread()"
+PYTHON = "it computes in Python: move it to another process, or let it yield now and then with sleep(0)"
 WAIT = "it waits: patch_all() for Python itself, patch_native() for a module in C, or run_in_thread()"
 CTYPES = "it waits in C, below ctypes: @offload, patch_all(offload=[...]) or run_in_thread()"
 REFUSING = (
@@ -285,7 +285,7 @@ def clean(name: str | None) -> str:
 
 
 def is_libc(frame: Frame) -> bool:
-    """Whether it is a function of libc, or stands in the place of one."""
+    """Return whether it is a function of libc, or stands in the place of one."""
     name, path = frame
     return os.path.basename(path).startswith(LIBC) or clean(name) in WAITS | THREADS | OTHERS
 
@@ -300,7 +300,7 @@ def _package(extension: str) -> str:
 
 
 def cure_of(frames: Frames) -> str:
-    """The remedy. Without frames the thread runs Python."""
+    """Return the remedy. Without frames the thread runs Python."""
     if not frames:
         return PYTHON
     calls = [clean(frame[0]) for frame in frames if is_libc(frame)]

@@ -17,7 +17,7 @@ from syncless._core.wait.sync import Event, Lock, Semaphore
 
 
 class RLock:
-    """A lock that its owner may take again (threading.RLock)."""
+    """A lock that its owner may take again, like threading.RLock."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -25,7 +25,8 @@ class RLock:
         self._count = 0
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Takes the lock, waiting at most `timeout` seconds (-1: forever). Returns whether it is held."""
+        """Take the lock; wait for at most `timeout` seconds (-1: forever). Return whether the lock was
+        taken."""
         me = current()
         if self._owner is me and me is not None:
             self._count += 1
@@ -36,7 +37,7 @@ class RLock:
         return True
 
     def release(self) -> None:
-        """RuntimeError if the running tasklet does not hold it."""
+        """Release the lock. Release the lock. Raise RuntimeError if the running tasklet does not hold it."""
         if self._owner is not current() or not self._count:
             raise RuntimeError("cannot release un-acquired lock")
         self._count -= 1
@@ -69,14 +70,14 @@ class RLock:
 
 
 class BoundedSemaphore(Semaphore):
-    """A Semaphore that never gets more units than it had at first (threading.BoundedSemaphore)."""
+    """A Semaphore that never gets more units than it started with, like threading.BoundedSemaphore."""
 
     def __init__(self, value: int = 1):
         super().__init__(value)
         self._initial = value
 
     def release(self, n: int = 1) -> None:
-        """ValueError if it would have too many units."""
+        """Give back n units. Raise ValueError if there would be more than at the start."""
         if self.value + n > self._initial:
             raise ValueError("Semaphore released too many times")
         super().release(n)
@@ -88,8 +89,8 @@ class BoundedSemaphore(Semaphore):
 
 
 class Condition:
-    """Tasklets wait until another notifies them to check again (threading.Condition). Without a lock it makes
-    an RLock."""
+    """A condition that tasklets wait for until another tasklet notifies them, like threading.Condition.
+    Without a lock it makes an RLock."""
 
     def __init__(self, lock: Any = None):
         self._lock = RLock() if lock is None else lock
@@ -109,8 +110,8 @@ class Condition:
         return bool(self._lock.locked())
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Releases the lock, waits for notify() at most `timeout` seconds, and reacquires the lock. False if
-        the time is over.
+        """Release the lock, wait for notify() for at most `timeout` seconds, and reacquire the lock. Return
+        False after the timeout.
 
         An interrupted tasklet holds the lock again when the exception is raised. If it had been notified, the
         next waiter is notified instead.
@@ -149,7 +150,7 @@ class Condition:
             self._lock.acquire()
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
-        """Waits until predicate() is true, at most `timeout` seconds in all. Returns its last result."""
+        """Wait until predicate() is true, for at most `timeout` seconds in all. Return its last result."""
         until = None if timeout is None else time.monotonic() + timeout
         while not (result := predicate()):
             left = None if until is None else until - time.monotonic()
@@ -159,7 +160,7 @@ class Condition:
         return result
 
     def notify(self, n: int = 1) -> None:
-        """Wakes up to `n` waiters, the longest waiter first."""
+        """Wake up to `n` waiters, the longest waiter first."""
         if not self._owned():
             raise RuntimeError("cannot notify on un-acquired lock")
         with contextlib.suppress(

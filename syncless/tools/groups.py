@@ -22,7 +22,7 @@ class _Stop(BaseException):
 
 
 class TaskGroup:
-    """The block ends when all tasklets spawned in it have ended::
+    """A group of tasklets: its block ends when all tasklets spawned in it have ended::
 
         with TaskGroup() as group:
             group.spawn(fetch, "one")
@@ -42,13 +42,13 @@ class TaskGroup:
 
     def __enter__(self) -> TaskGroup:
         if self._owner is not None:
-            raise RuntimeError("a TaskGroup can be entered once")
+            raise RuntimeError("a TaskGroup can be entered only once")
         self._owner = current()
         self._open = True
         return self
 
     def spawn(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Tasklet[T]:
-        """Runs function(*args, **kwargs) in a child. RuntimeError outside the block."""
+        """Run function(*args, **kwargs) in a child. Raise RuntimeError outside the block."""
         if not self._open:
             raise RuntimeError("the block of this TaskGroup is not running")
         child = spawn(self._run, function, args, kwargs)

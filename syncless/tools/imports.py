@@ -29,7 +29,7 @@ class _ChangesModule:
         self._searches = False
 
     def wrap(self, spec: ModuleSpec) -> None:
-        """Stands before the loader of a module."""
+        """Put a wrapper around the loader of a module."""
         self._spec = spec
         self._loader, spec.loader = spec.loader, self  # type: ignore[assignment]
 
@@ -78,7 +78,7 @@ _executed: set[str] = set()
 
 
 def loaded(name: str) -> Any:
-    """The module of that name if it has been executed, else None."""
+    """Return the module of that name if it has been executed, else None."""
     module = sys.modules.get(name)
     return None if issubclass(type(module), _Lazy) and name not in _executed else module
 
@@ -86,8 +86,8 @@ def loaded(name: str) -> Any:
 def when_executed(
     name: str, change: Callable[[Any], None], around: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> Callable[[], None] | None:
-    """Calls change(module) now, and returns None; or when the module is imported for the first time, executed
-    inside `around`, and returns a function that takes this back."""
+    """Call change(module) now, and return None; or when the module is imported for the first time, executed
+    inside `around`, and return a function that takes this back."""
     if loaded(name) is not None:
         change(sys.modules[name])
         return None

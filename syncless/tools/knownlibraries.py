@@ -1,7 +1,7 @@
 """Which C libraries patch_native() may change: safe, with care, or refused, with the reason and how it was
 tested.
 
-The table of docs/howto/blocking.md is made of this one, and blockers are cured by it.
+The table of docs/reference/blocking.md is made of this one, and blockers are fixed by it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Library(NamedTuple):
     """A pattern for the beginning of the name of the client library that the module is linked against."""
 
     def owns(self, path: str) -> bool:
-        """Whether a loaded object belongs to it."""
+        """Return whether a loaded object belongs to it."""
         file = path.rpartition("/")[2]
         return is_in(self.name, path) or bool(self.files and re.fullmatch(self.files, file))
 
@@ -140,15 +140,16 @@ LIBRARIES = [
     Library(
         "_sqlite3",
         REFUSED,
-        "SQLite's mutexes are recursive, so two tasklets could be inside one connection",
-        "two tasklets that share a connection meet a false 'database is locked'",
+        "the mutexes of SQLite are recursive, so two tasklets could use one connection at the same time",
+        "two tasklets that share a connection get a false 'database is locked'",
         r"(libsqlite3|_?sqlite3)\..*",
-        "patch_all(), under which the statements of sqlite3 let others run",
+        "patch_all(), under which other tasklets run during a statement of sqlite3",
     ),
     Library(
         "apsw",
         REFUSED,
-        "it is SQLite, whose mutexes are recursive, so two tasklets could be inside one connection",
+        "this is SQLite: its mutexes are recursive, so two tasklets could use one connection at the same "
+        "time",
         "a locked database",
         r"apsw\..*",
         'patch_all(offload=["apsw.Connection", "apsw.Cursor"])',
@@ -172,7 +173,7 @@ LIBRARIES = [
 
 
 def refuse(name: str) -> None:
-    """ValueError for a library that must not be patched."""
+    """Raise ValueError for a library that must not be patched."""
     row = library(name)
     if row is None and name.partition(".")[0] in sys.stdlib_module_names:
         row = library("libpython.so")
@@ -183,8 +184,8 @@ def refuse(name: str) -> None:
 
 
 def is_in(module: str, path: str) -> bool:
-    """Whether a loaded object is the module, or lies in the package of that name. Any other folder may have
-    the same name, such as that of a project."""
+    """Return whether a loaded object is the module, or lies in the package of that name. Any other folder may
+    have the same name, such as that of a project."""
     inside = "/" + module.replace(".", "/")
     below = below_sys_path(path)
     folder, _, file = below.rpartition("/")
@@ -195,8 +196,8 @@ def is_in(module: str, path: str) -> bool:
 
 
 def below_sys_path(path: str) -> str:
-    """The path of an extension module below the folder that it is imported from, with a slash before it; only
-    the file's name, if there is no such folder."""
+    """Return the path of an extension module below the folder that it is imported from, with a slash before
+    it; only the file's name, if there is no such folder."""
     return _below(path, tuple(sys.path))
 
 
@@ -208,7 +209,7 @@ def _below(path: str, folders: tuple[str, ...]) -> str:
 
 
 def library(name: str) -> Library | None:
-    """The row of a library, by the module or by the file that a program names."""
+    """Return the row of a library, by the module or by the file that a program names."""
     base = name.rpartition("/")[2]
     for row in LIBRARIES:
         if row.name == name or (row.verdict == REFUSED and re.fullmatch(row.files, base + ".")):
@@ -219,19 +220,20 @@ def library(name: str) -> Library | None:
 
 
 def owner(path: str) -> Library | None:
-    """The row of a loaded object."""
+    """Return the row of a loaded object."""
     return next((row for row in LIBRARIES if row.owns(path)), None)
 
 
 def user(path: str) -> Library | None:
-    """The row of an imported module that is linked against a client library."""
+    """Return the row of an imported module that is linked against a client library."""
     file = path.rpartition("/")[2]
     rows = (row for row in LIBRARIES if row.client and row.name in sys.modules)
     return next((row for row in rows if re.match(row.client + r"\b", file)), None)
 
 
 def is_refused(path: str) -> bool:
-    """Whether a loaded object is never patched: as the table says, or a part of Python or of syncless."""
+    """Return whether a loaded object is never patched: as the table says, or a part of Python or of
+    syncless."""
     folder, _, file = path.rpartition("/")
     if os.path.basename(folder) == "lib-dynload" or path.startswith(OWN):
         return True

@@ -40,7 +40,7 @@ class Offload:
 
     def __init__(self, threads: int = THREADS, name: str = "offload"):
         if threads < 1:
-            raise ValueError(f"threads={threads}: at least one thread is needed")
+            raise ValueError(f"threads must be at least 1, not {threads}")
         self._threads = threads
         self._name = name
 
@@ -65,14 +65,16 @@ class Offload:
             raise
 
     def wrap(self, function: Callable[P, T]) -> Callable[P, T]:
-        """The function, whose calls run in these threads. TypeError for one that returns a generator or a
-        coroutine, whose code would run elsewhere."""
+        """Return the function, whose calls run in these threads. Raise TypeError for one that returns a
+        generator or a coroutine, whose code would run elsewhere."""
         import inspect  # takes long to load
 
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"{function!r} is a coroutine function: await run_in_executor() there instead")
         if inspect.isgeneratorfunction(function):
-            raise TypeError(f"{function!r} is a generator function: its code runs where its items are taken")
+            raise TypeError(
+                f"{function!r} is a generator function: its code runs in the caller that iterates over it"
+            )
         if not callable(function):
             raise TypeError(f"offload needs a function, not {type(function).__name__}")
 
@@ -108,7 +110,7 @@ def offload(
     function: Callable[..., Any] | None = None, *, threads: int = THREADS, name: str | None = None
 ) -> Any:
     """A decorator: each call of the function runs in a real OS thread, while the calling tasklet waits for
-    its result and others go on. For functions that wait or compute in C::
+    its result and other tasklets run. For functions that wait or compute in C::
 
         @offload
         def thumbnail(data): ...
@@ -117,9 +119,9 @@ def offload(
         def print_page(page): ...
 
     Each function has threads of its own, at most `threads` (default 32), named after it or by `name`. Further
-    calls are queued. Context variables are visible in the call. A tasklet that is killed or whose time is
-    over goes on at once: a queued call is dropped, one that has begun runs to its end and its result is lost.
-    Outside of tasklets, and inside such a call, the function is called directly.
+    calls are queued. Context variables are visible in the call. A tasklet that is killed or times out resumes
+    immediately: a queued call is dropped; a started call runs to its end, and its result is lost. Outside of
+    tasklets, and inside such a call, the function is called directly.
     """
     if function is None:
         return functools.partial(_decorated, threads, name)

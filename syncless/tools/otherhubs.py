@@ -21,18 +21,17 @@ _watched: set[str] = set()
 
 
 REMEDIES = {
-    "gevent": "Call syncless.contrib.gevent.install() before, and it waits in this loop; or use",
+    "gevent": "Call syncless.contrib.gevent.install() first, so that gevent waits in this loop; or use",
     "eventlet": "Use",
 }
 
 
 def _warn(library: str) -> None:
     warnings.warn(
-        f"the hub of {library} begins to run in the thread of syncless's loop. While it runs, no request is "
-        f"answered, no other tasklet runs, and SIGTERM is not heard. {REMEDIES[library]} threads, which are "
-        f"tasklets under the patch, instead of {library}: Flask-SocketIO and python-socketio by "
-        "async_mode='threading', other libraries by a setting of their own, or uninstall "
-        f"{library}.",
+        f"the hub of {library} starts to run in the thread of syncless's loop. While it runs, it blocks all "
+        f"requests and all other tasklets, and SIGTERM has no effect. {REMEDIES[library]} threads, which "
+        f"are tasklets under the patch, instead of {library}: Flask-SocketIO and python-socketio by "
+        f"async_mode='threading', other libraries by a setting of their own, or uninstall {library}.",
         RuntimeWarning,
         stacklevel=3,
     )

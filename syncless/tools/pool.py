@@ -28,7 +28,7 @@ class Pool:
         self._tasklets: dict[Tasklet[Any], None] = {}
 
     def spawn(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Tasklet[T]:
-        """Calls function(*args, **kwargs) in a tasklet of the pool. Waits while the pool is full."""
+        """Call function(*args, **kwargs) in a tasklet of the pool. Wait while the pool is full."""
         self._room.acquire()
         try:
             tasklet = spawn(function, *args, **kwargs)
@@ -46,18 +46,18 @@ class Pool:
         self._room.release()
 
     def apply(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls function(*args, **kwargs) in a tasklet of the pool, and returns its result or raises its
+        """Call function(*args, **kwargs) in a tasklet of the pool, and return its result or raise its
         exception."""
         return self.spawn(function, *args, **kwargs).result()  # type: ignore[no-any-return]
 
     def map(self, function: Callable[..., T], *iterables: Iterable[Any]) -> list[T]:
-        """[function(item), ...] in the order of the items. The first exception ends the others and is
-        raised."""
+        """Return [function(item), ...] in the order of the items. The first exception ends the other calls
+        and is raised."""
         return self.starmap(function, zip(*iterables, strict=False))
 
     def starmap(self, function: Callable[..., T], arguments: Iterable[Iterable[Any]]) -> list[T]:
-        """[function(*each), ...] in the order of the arguments. The first exception ends the others and is
-        raised."""
+        """Return [function(*each), ...] in the order of the arguments. The first exception ends the other
+        calls and is raised."""
         todo = list(arguments)
         results: list[Any] = [None] * len(todo)
         numbered = iter(enumerate(todo))
@@ -70,7 +70,7 @@ class Pool:
         return results
 
     def _work(self, work: Callable[[], None], items: int) -> None:
-        """Runs it in as many tasklets as the pool and the work allow, until all have ended."""
+        """Run it in as many tasklets as the pool and the work allow, until all have ended."""
         failed: list[BaseException] = []
 
         def quietly() -> None:
@@ -103,7 +103,7 @@ class Pool:
             raise failed[0]
 
     def imap(self, function: Callable[..., T], *iterables: Iterable[Any]) -> Iterator[T]:
-        """Like map(), but yields the results one by one, in order, while later ones are computed."""
+        """Like map(), but yield the results one by one, in order, while later results are computed."""
         waiting: dict[int, T] = {}
         wanted = 0
         for number, value in self._each(function, iterables):
@@ -155,18 +155,18 @@ class Pool:
             feeder.kill()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Waits until all running tasklets have ended, at most `timeout` seconds. Returns whether they
+        """Wait until all running tasklets have ended, for at most `timeout` seconds. Return whether they
         have."""
         running = list(self._tasklets)
         return len(join_all(running, timeout)) == len(running)
 
     def kill(self) -> None:
-        """Kills all running tasklets."""
+        """Kill all running tasklets."""
         for tasklet in list(self._tasklets):
             tasklet.kill()
 
     def free_count(self) -> int:
-        """Number of tasklets for which there is room."""
+        """Return the number of tasklets that the pool has room for."""
         return self._room.value
 
     def __len__(self) -> int:

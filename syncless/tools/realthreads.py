@@ -41,7 +41,7 @@ class _ParkingFuture(Future[T]):
         return super().exception(self._wait(timeout))
 
     def _wait(self, timeout: float | None) -> float | None:
-        """How long to wait in C after that: not at all if it was a tasklet that waited here."""
+        """Return how long to wait in C after that: not at all if it was a tasklet that waited here."""
         if self.done() or not may_park():
             return timeout
         if self._ended is None:
@@ -92,8 +92,8 @@ class _Call(Generic[T]):
 
 
 class RealThreadPoolExecutor(ThreadPoolExecutor):
-    """As concurrent.futures.ThreadPoolExecutor, but its threads are OS threads also under the patch: for code
-    that waits or computes in C and releases the GIL.
+    """Like concurrent.futures.ThreadPoolExecutor, but its threads are OS threads even under the patch: for
+    code that waits or computes in C and releases the GIL.
 
     A tasklet parks in result() and exception() of the futures; other waits for them (as_completed) park under
     the patch. A call has a copy of the context of submit(). A thread that has had nothing to do for ten
@@ -120,7 +120,7 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
         _executors.add(self)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """The future of fn(*args, **kwargs) in a thread. RuntimeError after shutdown()."""
+        """Return the future of fn(*args, **kwargs) in a thread. Raise RuntimeError after shutdown()."""
         look()
         if self._refusal is not None:
             raise self._refusal.with_traceback(None)
@@ -136,7 +136,7 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """No more calls are taken. Waits for the ones that were, or cancels those that have not begun."""
+        """Refuse further calls. Wait for the pending calls, or cancel those that have not begun."""
         look()
         if self._refusal is None:
             self._refusal = RuntimeError("cannot schedule new futures after shutdown")
@@ -155,7 +155,7 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
                 pass
 
     def _begin_in_thread(self) -> None:
-        """In the thread, before a call."""
+        """Called in the thread before a call."""
         if hasattr(self._here, "worker"):
             return
         if isinstance(self._refusal, BrokenThreadPool):
@@ -167,12 +167,12 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
             except BaseException:
                 LOGGER.critical("Exception in initializer:", exc_info=True)
                 del self._here.worker
-                self._refusal = BrokenThreadPool("a thread initializer failed: no thread can make calls")
+                self._refusal = BrokenThreadPool("a thread initializer failed, so no thread can run calls")
                 raise self._refusal from None
 
 
 def _usual_size() -> int:
-    """As of the standard library's executor."""
+    """Return the default size of the standard library's executor."""
     return min(32, processors() + 4)
 
 
@@ -181,7 +181,7 @@ _executor_numbers = count()
 
 
 def _at_exit() -> None:
-    """As the standard library's executors, ours make all their calls before the process ends."""
+    """Finish all calls before the process ends, like the standard library's executors."""
     for executor in list(_executors):
         executor.shutdown()
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
 
     def record(*, frozen):
-        """As dataclasses.dataclass(frozen=True)."""
+        """Decorate a class like dataclasses.dataclass(frozen=True)."""
         assert frozen
         return _with_methods
 

@@ -1,4 +1,4 @@
-"""AsyncResult: a value that is not there yet."""
+"""AsyncResult: a value that is set later."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class AsyncResult(Generic[T]):
         try:
             self._unset.pop()
         except IndexError:
-            raise RuntimeError("the result has been set already") from None
+            raise RuntimeError("the result has already been set") from None
         self._value, self._exception = value, exception
         self._done.set()
 
     def set(self, value: T = None) -> None:  # type: ignore[assignment]
-        """Sets the value. RuntimeError if the result is set already."""
+        """Set the value. Raise RuntimeError if the result is already set."""
         self._set(value, None)
 
     def set_exception(self, exception: BaseException) -> None:
-        """Sets an exception, which get() raises. RuntimeError if the result is set already."""
+        """Set an exception, which get() raises. Raise RuntimeError if the result is already set."""
         if not isinstance(exception, BaseException):
             raise TypeError(f"set_exception() needs an exception, not {type(exception).__name__}")
         self._set(None, exception)
 
     def __call__(self, source: Tasklet[T]) -> None:
-        """As a done callback of a tasklet: takes over what its result() gives or raises."""
+        """Take over the result or exception of a tasklet. Called as its done callback."""
         exception = source.exception()
         if isinstance(exception, TaskletExit):  # which would end the tasklet that asks for the result
             killed = TaskletKilled(f"{source.name} was killed")
@@ -53,10 +53,10 @@ class AsyncResult(Generic[T]):
         self._set(None if exception else source.result(), exception)
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """Returns the value, or raises the exception. TimeoutError if it is not set within `timeout` seconds,
-        or at once without `block`."""
+        """Return the value, or raise the exception. Raise TimeoutError if it is not set within `timeout`
+        seconds; without `block`, immediately."""
         if not self._done.is_set() and not (block and self._done.wait(timeout)):
-            raise TimeoutError("there is no result yet")
+            raise TimeoutError("the result is not ready yet")
         if self._exception is not None:
             raise self._exception
         return self._value  # type: ignore[no-any-return]
@@ -65,15 +65,15 @@ class AsyncResult(Generic[T]):
         return self.get(False)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until it is set, at most `timeout` seconds. Returns whether it is."""
+        """Wait until it is set, at most `timeout` seconds. Return whether it is."""
         return self._done.wait(timeout)
 
     def ready(self) -> bool:
-        """Whether it is set."""
+        """Return whether it is set."""
         return self._done.is_set()
 
     def successful(self) -> bool:
-        """Whether it is set, to a value."""
+        """Return whether it is set, to a value."""
         return self._done.is_set() and self._exception is None
 
     @property
@@ -86,13 +86,13 @@ class AsyncResult(Generic[T]):
         return self._exception
 
     def add_done_callback(self, callback: Callable[[AsyncResult[T]], object]) -> None:
-        """`callback(result)` is called when it is set; at once if it is. It must not block; its errors are
-        reported."""
+        """Call `callback(result)` when the result is set; immediately if it is. The callback must not block;
+        its errors are reported."""
         told = self._callbacks.setdefault(callback, lambda _: callback(self))
         self._done.add_done_callback(told)
 
     def remove_done_callback(self, callback: Callable[[AsyncResult[T]], object]) -> int:
-        """Removes the callback; returns how often it was registered."""
+        """Remove the callback; return how often it was registered."""
         told = self._callbacks.pop(callback, None)
         return 0 if told is None else self._done.remove_done_callback(told)
 

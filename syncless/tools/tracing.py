@@ -24,8 +24,8 @@ LINES = 500
 
 
 def trace(seconds: float) -> list[dict[str, Any]]:
-    """The events of the next seconds; the others go on meanwhile. Each tasklet is a thread of the trace, and
-    thread 0 is the code that held the loop."""
+    """Return the events of the next seconds; the others go on meanwhile. Each tasklet is a thread of the
+    trace, and thread 0 is the code that held the loop."""
     stalls: list[dict[str, Any]] = []
 
     def note(stall: Stall, has_ended: bool) -> None:
@@ -76,7 +76,7 @@ def as_json(events: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def tell(seconds: float) -> None:
-    """In a console: writes a trace of the next seconds to stdout."""
+    """Write a trace of the next seconds to stdout. Called in a console."""
     lines = as_json(trace(seconds))
     for first in range(0, len(lines), LINES):
         sys.stdout.write("".join(lines[first : first + LINES]))

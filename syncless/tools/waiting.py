@@ -26,7 +26,7 @@ W = TypeVar("W", bound=Waitable)
 
 @contextmanager
 def _told_by(objects: Sequence[Any], callback: Any) -> Iterator[None]:
-    """callback(object) is called for each that becomes ready inside the block."""
+    """Call callback(object) for each object that becomes ready inside the block."""
     for item in objects:
         if not (hasattr(item, "add_done_callback") and hasattr(item, "remove_done_callback")):
             raise TypeError(
@@ -43,9 +43,8 @@ def _told_by(objects: Sequence[Any], callback: Any) -> Iterator[None]:
 
 
 def wait(objects: Iterable[W], timeout: float | None = None, count: int | None = None) -> list[W]:
-    """Waits until `count` of the objects (default: all) are ready, at most `timeout` seconds in all.
-
-    Returns those that are, in the order in which they became so.
+    """Wait until `count` of the objects (default: all) are ready, for at most `timeout` seconds in all.
+    Return the ready objects, in the order of readiness.
     """
     waited = list(objects)
     if count is None:
@@ -68,7 +67,7 @@ def wait(objects: Iterable[W], timeout: float | None = None, count: int | None =
 
 
 def iwait(objects: Iterable[W], timeout: float | None = None, count: int | None = None) -> Iterator[W]:
-    """Yields the objects as they become ready: all, or the first `count`, or those of the next `timeout`
+    """Yield the objects as they become ready: all, or the first `count`, or those of the next `timeout`
     seconds in all."""
     waited = list(objects)
     left = len(waited) if count is None else min(count, len(waited))
@@ -86,9 +85,9 @@ def iwait(objects: Iterable[W], timeout: float | None = None, count: int | None 
 def join_all(
     tasklets: Iterable[Tasklet[Any]], timeout: float | None = None, raise_error: bool = False
 ) -> list[Tasklet[Any]]:
-    """Waits until all tasklets have ended, at most `timeout` seconds in all; returns those that have.
+    """Wait until all tasklets have ended, for at most `timeout` seconds in all. Return the ended tasklets.
 
-    With `raise_error`, the first exception that one of them ended with is raised at once.
+    With `raise_error`, raise the first exception that ends one of them immediately.
     """
     pending = list(tasklets)
     if not raise_error:

@@ -40,7 +40,7 @@ def test_second_task_that_waits_in_receive_is_refused(start):
     assert client.response()[0] == 200
     client.send(b"12345" + POST)
     assert client.response()[0] == 200
-    assert told == ["another task waits in receive() already"] * 2
+    assert told == ["another task is already waiting in receive()"] * 2
 
 
 @pytest.mark.parametrize("pause", [False, True])

@@ -252,7 +252,7 @@ def test_neither_accepted_nor_refused_is_told(start, errors):
         ({"type": "websocket.send", "text": "early"}, "not accepted"),
         ({"type": "http.response.start", "status": 200}, "http.response.start"),
         ({"type": "websocket.accept", "headers": [(b"Sec-WebSocket-Protocol", b"x")]}, "'subprotocol'"),
-        ({"type": "websocket.accept", "subprotocol": "other"}, "does not offer"),
+        ({"type": "websocket.accept", "subprotocol": "other"}, "did not offer"),
     ],
 )
 def test_wrong_messages_are_told(start, errors, message, told):

@@ -166,7 +166,9 @@ def test_reload_whose_lifespan_fails_keeps_the_old_worker(program):
     (running.folder / "app.py").write_text(APP.format(version=0))
     os.utime(running.folder / "app.py", (5000, 5000))
     running.signal(signal.SIGHUP)
-    assert eventually(lambda: "the old one stays" in running.said() and "no database here" in running.said())
+    assert eventually(
+        lambda: "the old one keeps serving" in running.said() and "no database here" in running.said()
+    )
     assert running.get()[1:] == (old, "1")
     assert ["shutdown", str(old)] not in life(running)
 

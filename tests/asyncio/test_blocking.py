@@ -33,7 +33,7 @@ def test_warning_names_each_line_that_waits_once(caplog):
     lines = told(caplog)
     assert len(lines) == 2, lines
     assert lines[0].startswith(
-        f"waited 0.500 s in a call (sleep) at {SLEEP} only this task was held up: <Task"
+        f"waited 0.500 s in a call (sleep) at {SLEEP} only this task was blocked: <Task"
     )
     assert lines[1].startswith("waited 0.500 s in a call (event)") and WAIT in lines[1]
     assert asyncio.sleep.__name__ not in "".join(line.partition(" only ")[0] for line in lines[1:])

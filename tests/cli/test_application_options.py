@@ -83,7 +83,7 @@ def test_root_path_is_put_before_the_path(folder, workers):
 
 def test_root_path_must_be_a_path(folder):
     line = refused(folder, "--app-dir", "below", "--root-path", "api", "wsgi_app:app")
-    assert line == "syncless: --root-path is a path such as /api, not 'api'\n"
+    assert line == "syncless: --root-path must be a path such as /api, not 'api'\n"
 
 
 def test_root_path_stands_before_that_of_a_mount(folder):
@@ -102,7 +102,7 @@ def test_lifespan_is_chosen(folder, workers, lifespan, began):
 
 def test_lifespan_on_refuses_an_application_without_one(folder):
     line = refused(folder, "--app-dir", "below", "--lifespan", "on", "--bind", "127.0.0.1:0", "without:app")
-    assert "the application has no lifespan, and lifespan is on" in line
+    assert 'lifespan is "on", but the application does not support lifespan events' in line
     with serve(folder, "without:app") as server:
         assert json.loads(server.get("/"))[3] == []
 

@@ -16,7 +16,7 @@ from tests.cli.test_loading import HELLO, command, environment
 from tests.programs import run_unchecked
 from tests.waiting import eventually
 
-LAST = "stops at once.\n"
+LAST = "stops immediately.\n"
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def serving(*options):
         (["-w", "1"], ["processes 1 worker of master {pid}", "patched the standard library", "{about}"]),
         (
             ["--no-patch"],
-            ["process {pid}", "patched nothing: a call that waits holds up all requests", "{about}"],
+            ["process {pid}", "patched nothing: a call that waits blocks all requests", "{about}"],
         ),
         (
             ["--no-patch-sqlite3", "--patch-cpu"],

@@ -239,7 +239,11 @@ def test_password_is_the_first_line_of_its_file(folder, content, password):
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("SYNCLESS_HOOKS", "2", "SYNCLESS_HOOKS: no variable sets hooks; use the configuration file"),
+        (
+            "SYNCLESS_HOOKS",
+            "2",
+            "SYNCLESS_HOOKS: hooks cannot be set by a variable; use the configuration file",
+        ),
         ("SYNCLESS_WORKERS", "two", "SYNCLESS_WORKERS: "),
         ("SYNCLESS_STATIC", "a=b", "SYNCLESS_STATIC: write /PREFIX=DIR, not 'a=b'"),
         ("SYNCLESS_PRELOAD", "2", "SYNCLESS_PRELOAD: write true or false, not '2'"),
@@ -270,7 +274,7 @@ def test_wrong_variables_are_told(folder, capsys, monkeypatch, variable, value, 
 def test_unknown_variables_are_warned_of(folder, capsys, monkeypatch, variable, advice):
     monkeypatch.setenv(variable, "2")
     assert parse(["hello:app"]).workers == 0
-    said = f"syncless: the environment variable {variable} is unknown and sets nothing{advice}\n"
+    said = f"syncless: the environment variable {variable} is unknown and has no effect{advice}\n"
     assert capsys.readouterr().err == said
 
 
@@ -410,10 +414,10 @@ def test_unit_of_something_else_is_refused(folder, capsys, text):
 
 
 MISTAKES = {
-    "root_path": ("x", "{} is a path such as /api, not 'x'"),
+    "root_path": ("x", "{} must be a path such as /api, not 'x'"),
     "trusted": ("x", "{}: write an address, a network (10.0.0.0/8), unix or *, not 'x'"),
     "certfile": ("none", "{} none: No such file or directory"),
-    "compress": ("x", "{} is a list of media types such as text/html or text/*, not 'x'"),
+    "compress": ("x", "{} must be a list of media types such as text/html or text/*, not 'x'"),
     "limit_head_bytes": ("1G", "{} can be 60000 at most, not 1073741824"),
     "bind": ("x:y", "{}: invalid address 'x:y'; write host:port, "),
 }

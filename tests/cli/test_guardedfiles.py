@@ -74,7 +74,7 @@ def make_trap(kind, folder):
 
 
 WHY = {
-    "symbolic link": "it is a symbolic link, and others than root may write the directory",
+    "symbolic link": "it is a symbolic link, and users other than root may write to the directory",
     "hard link": "it has several names (hard links)",
     "file of root": f"it belongs to user 0, not to user {WHO.pw_uid} (chown it)",
     "directory": "logs on the way to it is a symbolic link",
@@ -304,7 +304,7 @@ def test_fifo_of_others_is_not_waited_for(folder):
     path = folder / "mine" / "fifo"
     os.mkfifo(path)
     os.chown(path, *HERS)
-    with pytest.raises(PermissionError, match="FIFO that nobody reads"):
+    with pytest.raises(PermissionError, match="FIFO without a reader"):
         append_to(path, APPEND, HERS)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     fd = append_to(path, APPEND, HERS)
@@ -376,7 +376,7 @@ def test_link_in_the_place_of_a_new_socket_gives_nothing_away(folder):
     path = str(folder / "mine" / "socket")
     with (
         Swapped(socket.AF_UNIX) as sock,
-        pytest.raises(PermissionError, match="has been put in the place"),
+        pytest.raises(PermissionError, match="has replaced"),
     ):
         bind_file(sock, path, 0o666, HERS)
     assert is_untouched(folder / "victim")

@@ -105,7 +105,7 @@ def refused(folder, *arguments, status=2):
         ("--certfile none", "--certfile none: No such file or directory", 1),
         ("--certfile hello.py --keyfile none", "--keyfile none: No such file or directory", 1),
         ("--certfile .", "--certfile .: Is a directory", 1),
-        ("--certfile hello.py", "it must be a PEM certificate and its key, or give its --keyfile", 2),
+        ("--certfile hello.py", "expected a PEM certificate and its key, or give its --keyfile", 2),
         ("--key-password-file none", "--key-password-file none: No such file or directory", 2),
         ("--chdir none", "--chdir {folder}/none: No such file or directory", 2),
         ("--config none", "--config none: No such file or directory", 2),
@@ -297,7 +297,7 @@ def test_python_that_is_too_old_is_named():
         ),
         (
             ["asgi", "--interface", "wsgi"],
-            r"syncless: mistakes:asgi: <function .*> is an ASGI application, .* without --interface, .*",
+            r"syncless: mistakes:asgi: expected a WSGI .*, but <function .*> is an ASGI .* without --interface, .*",
         ),
     ],
 )

@@ -125,7 +125,7 @@ def test_application_that_is_not_patched_and_blocks_is_told_once(folder, argumen
         for _ in range(2):
             server.get("/slow")
     said = server.errors.read_text()
-    assert said.count("the application has held all other requests for ") == 1
+    assert said.count("the application has blocked all other requests for ") == 1
     assert (
         "serve(..., patch=True)" in said
         and 'sleeper.py", line 13, in app' in said
@@ -143,14 +143,14 @@ def test_patched_application_that_blocks_in_c_is_told_once_with_the_cure(folder,
         server.get("/slow")
         assert server.errors.read_text() == ""
         asked = pool.submit(server.get, "/c?600")
-        assert eventually(lambda: "given once" in server.errors.read_text())
+        assert eventually(lambda: "appears once" in server.errors.read_text())
         os.kill(int(os.readlink(folder / "600")), signal.SIGRTMIN)
         asked.result()
         server.get("/c?2")
     said = server.errors.read_text()
-    assert said.count("the application has held all other requests for ") == 1
+    assert said.count("the application has blocked all other requests for ") == 1
     assert 'sleeper.py", line 17, in app' in said and "sleep in libc" in said
-    assert "cure: it waits: " in said and "patch=True" not in said
+    assert "fix: it waits: " in said and "patch=True" not in said
 
 
 def test_blocking_modules_are_told_with_workers_too(folder):
@@ -161,7 +161,7 @@ def test_blocking_modules_are_told_with_workers_too(folder):
     ) as server:
         assert eventually(
             lambda: (
-                "the application has imported requests: while a call of it waits" in server.errors.read_text()
+                "the application has imported requests: a call that waits there" in server.errors.read_text()
             )
         )
         server.get("/")

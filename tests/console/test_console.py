@@ -163,7 +163,7 @@ def test_another_user_is_cut_off(served, monkeypatch):
 
 
 def test_path_at_which_another_listens_is_refused(served, client):
-    with pytest.raises(OSError, match=f"cannot listen on {served.path}: another program listens there"):
+    with pytest.raises(OSError, match=f"cannot listen on {served.path}: another program already listens"):
         console.Console(served.path)
     assert client.run("numbers") == ("[1, 2, 3]\n", False)
     assert os.path.exists(served.path)
@@ -457,4 +457,4 @@ def test_client_says_when_the_loop_is_held_and_goes_on(served, monkeypatch, held
     assert syncless.run_in_thread(console.attach, served.path, found) == 0
     assert found.getvalue() == "2\n"
     notices = [line.split(":")[1] for line in told.getvalue().splitlines()]
-    assert notices == ([" the process does not answer", " the process answers again"] if held else [])
+    assert notices == ([" the process does not respond", " the process responds again"] if held else [])

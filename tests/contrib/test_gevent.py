@@ -166,8 +166,8 @@ def test_hub_that_is_at_work_already_is_refused():
 @pytest.mark.parametrize(
     ("missing", "advice"),
     [
-        ("_cffi_backend", "needs cffi, by which gevent calls libuv: pip install 'syncless[gevent]'"),
-        ("gevent.libuv._corecffi", "needs a gevent that has libuv"),
+        ("_cffi_backend", "needs cffi, through which gevent calls libuv: pip install 'syncless[gevent]'"),
+        ("gevent.libuv._corecffi", "needs a gevent with libuv"),
     ],
 )
 def test_error_says_what_is_missing_beside_gevent(missing, advice):

@@ -283,7 +283,7 @@ def test_worker_whose_loop_stands_still_is_killed_and_tells_where(gunicorn):
     with pytest.raises((OSError, http.client.HTTPException)):
         server.get("/hang")
     server.says(rf"WORKER TIMEOUT \(pid:{first}\)")
-    server.says(r"has been blocked, here:\n(?s:.*)app.py.*in app\n")
+    server.says(r"is blocked here:\n(?s:.*)app.py.*in app\n")
     assert server.get()[0] != first
 
 
@@ -354,9 +354,9 @@ def test_setting_without_effect_is_told_once_and_a_limit_counts(gunicorn):
     with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
         sock.sendall(b"GET /" + b"a" * 100 + b" HTTP/1.1\r\nHost: a\r\n\r\n")
         assert sock.recv(4000).startswith(b"HTTP/1.1 414 ")
-    assert server.said().count("does not honour the setting") == 1
-    assert "does not honour the setting threads: each request is a tasklet" in server.said()
-    assert "syncless takes 128 header fields at most" in server.said()
+    assert server.said().count("ignores the setting") == 1
+    assert "ignores the setting threads: leave it out: each request is a tasklet" in server.said()
+    assert "syncless accepts at most 128 header fields" in server.said()
 
 
 def test_scheme_is_believed_of_forwarded_allow_ips_only(gunicorn):

@@ -75,8 +75,8 @@ def test_server_is_stopped_and_checked(tmp_path):
     for arguments in ([], ["--tasklets"]):
         status, said = run_pytest(tmp_path, SERVED, *arguments)
         assert status == 1 and "5 passed, 2 errors" in said, said
-        assert "ERROR test_it.py::test_bad - " in said and "the application has failed" in said
-        assert "requests still ran when the test ended: 1" in said
+        assert "ERROR test_it.py::test_bad - " in said and "the application failed" in said
+        assert "requests were still running when the test ended: 1" in said
 
 
 TASKLETS = """

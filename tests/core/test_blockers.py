@@ -283,7 +283,10 @@ def test_cure_names_the_imported_module_where_the_stack_shows_only_its_library(m
             "patch_all(), whose area `drivers` ",
         ),
         ("grpc/_cython/cygrpc.cpython-311-x86_64-linux-gnu.so", "patch_all(), whose area `drivers` "),
-        ("lib-dynload/_sqlite3.cpython-311-x86_64-linux-gnu.so", "patch_all(), under which the statements "),
+        (
+            "lib-dynload/_sqlite3.cpython-311-x86_64-linux-gnu.so",
+            "patch_all(), under which other tasklets run ",
+        ),
         ("lib-dynload/_ssl.cpython-311-x86_64-linux-gnu.so", "patch_all() for Python itself"),
         ("lib-dynload/_ctypes.cpython-311-x86_64-linux-gnu.so", "below ctypes: @offload, "),
         ("libssl.so.3", "@offload, patch_all(offload=[...])"),
@@ -322,7 +325,7 @@ def test_other_causes_have_other_cures():
 @needs_stacks
 def test_blockers_are_counted_with_their_times():
     found = Blockers(20)
-    assert "nothing held the loop" in found.report()
+    assert "nothing blocked the loop" in found.report()
 
     def both():
         return "2 times" in found.report()
@@ -361,7 +364,7 @@ def test_calls_of_the_same_line_are_one_row_whatever_function_a_look_met(monkeyp
     found.stop()
     _, first, cure, second, _ = found.report().splitlines()
     assert first.split(maxsplit=2) == ["0.700", "s", "4 times, at most 0.300 s: " + query.blocker]
-    assert cure.strip() == f"cure: {query.cure}"
+    assert cure.strip() == f"fix: {query.cure}"
     assert second.endswith("once, at most 0.500 s: app.py:7 in think()")
 
 
@@ -439,7 +442,7 @@ def test_watchdog_names_the_c_function_and_the_cure():
         LIBC.usleep(150_000)
         syncless.sleep(0.01)
     assert "test_blockers.py" in reports[0]
-    assert "in C: " in reports[0] and "sleep in libc" in reports[0] and "cure: " in reports[0]
+    assert "in C: " in reports[0] and "sleep in libc" in reports[0] and "fix: " in reports[0]
 
 
 @pytest.fixture
@@ -470,7 +473,7 @@ def test_extension_module_is_named_with_the_line_of_the_program(sleeper):
     syncless.sleep(0.001)
     sleeper.sleep(150_000)
     found.stop()
-    assert 'cure: patch_native("sleeper")' in found.report()
+    assert 'fix: patch_native("sleeper")' in found.report()
     assert "sleeper/__init__.py:3 in sleep(), called from " in found.report()
     assert "test_blockers.py:" in found.report()
 

@@ -108,5 +108,5 @@ def test_waits_that_end_nearly_together_end_in_one_wakeup(slack):
     seen = {0: asked, 0.001: [1.0009, 1.0009, 1.0009, 2, 3.00005, 3.00005]}
     assert woken == pytest.approx(seen.get(slack, [1.00005, 1.00005, 1.0009, 2, 3.00005, 3.00005]), abs=1e-6)
     for wrong in (-1, 2, float("nan")):
-        with pytest.raises(ValueError, match="seconds from 0 to 1"):
+        with pytest.raises(ValueError, match="from 0 to 1 seconds"):
             loop.timer_slack = wrong

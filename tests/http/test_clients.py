@@ -236,7 +236,7 @@ def test_log_on_a_full_disk_disturbs_no_request(start, capfd):
     for _ in range(600):
         assert client.get()[2] == HELLO
     server.stop()
-    assert capfd.readouterr().err.count("cannot be written") == 1
+    assert capfd.readouterr().err.count("cannot write the access log") == 1
 
 
 def test_error_log_on_a_full_disk_disturbs_no_request(start):

@@ -123,7 +123,7 @@ def test_chosen_types(ask):
     for types in ("text/css, application/x-mine", ["application/*"]):
         assert ask(app, compress=types)[1]["content-encoding"] == "gzip"
     assert "content-encoding" not in ask(answering(TEXT), compress="application/*")[1]
-    with pytest.raises(ValueError, match="list of media types such as"):
+    with pytest.raises(ValueError, match="must be a list of media types such as"):
         Server(app, compress="html")
     with pytest.raises(ValueError, match="number of bytes"):
         Server(app, compress=True, compress_minimum=-1)

@@ -518,7 +518,7 @@ def test_early_hint_that_cannot_be_sent_is_refused(start, name, value):
 def test_early_hints_are_for_the_tasklet_of_the_request(start):
     def app(environ, start_response):
         def refused():
-            with pytest.raises(RuntimeError, match="in the request's own"):
+            with pytest.raises(RuntimeError, match="in the tasklet of the request"):
                 environ["wsgi.early_hints"]([("Link", "</a>")])
             return True
 

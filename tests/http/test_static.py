@@ -388,7 +388,7 @@ def test_time_for_caches(start, site):
 def test_directory_and_prefix_are_checked_at_once(site):
     with pytest.raises(ValueError, match="missing is not a directory"):
         Server(app, static={"/static": site / "missing"})
-    with pytest.raises(ValueError, match="begins with a slash"):
+    with pytest.raises(ValueError, match="must begin with a slash"):
         Server(app, static={"static": site})
 
 

@@ -485,7 +485,7 @@ def test_misuse_is_told(start):
 
     def app(environ, start_response):
         websocket = environ["wsgi.websocket"]
-        with pytest.raises(ValueError, match="does not offer"):
+        with pytest.raises(ValueError, match="did not offer"):
             websocket.accept(subprotocol="other")
         with pytest.raises(ValueError, match="forbidden characters"):
             websocket.accept(headers=[("X", "a\r\nb")])
@@ -494,7 +494,7 @@ def test_misuse_is_told(start):
         with pytest.raises(TypeError, match="str or bytes"):
             websocket.send(5)
         websocket.accept(headers=[("X-Made", "yes")], subprotocol="chat")
-        with pytest.raises(RuntimeError, match="accepted already"):
+        with pytest.raises(RuntimeError, match="already been accepted"):
             websocket.accept()
         assert websocket.subprotocol == "chat"
         websocket.close(4000, "enough")
@@ -514,7 +514,7 @@ def test_misuse_is_told(start):
 def test_an_upgrade_after_the_response_has_begun(start):
     def app(environ, start_response):
         start_response("200 OK", [])(b"begun")
-        with pytest.raises(RuntimeError, match="begun already"):
+        with pytest.raises(RuntimeError, match="already begun"):
             environ["wsgi.websocket"].accept()
         return [b" and ended"]
 

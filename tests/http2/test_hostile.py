@@ -83,7 +83,7 @@ def test_client_may_leave_while_the_log_tells_that_it_takes_no_such_head(connect
             syncless.sleep(0)
         syncless.sleep(0.005)  # the entry is being written
         sock.close()
-    assert eventually(lambda: "larger than its client takes" in log.getvalue())
+    assert eventually(lambda: "larger than its client accepts" in log.getvalue())
     assert client().get()[2] == b"hello"
     assert eventually(lambda: server.census()["active"] == 0)
 
@@ -478,7 +478,7 @@ def test_connection_that_is_ended_for_an_error_is_counted_and_logged(connect, er
     assert counts()["http2_goaways"] == {"enhance_your_calm": 1, "protocol_error": 2}
     lines = [line for line in errors.getvalue().splitlines() if "HTTP/2 connection of 127.0.0.1" in line]
     assert len(lines) == 3
-    assert "ENHANCE_YOUR_CALM, because it sends too many frames that move nothing" in lines[0]
+    assert "ENHANCE_YOUR_CALM, because it sent too many frames without data" in lines[0]
 
 
 def test_client_that_leaves_or_is_idle_is_not_logged(connect, errors):

@@ -108,7 +108,7 @@ def test_lines_are_written_as_they_end(tmp_path):
     with files.open(tmp_path / "file", "w", 1) as file:
         file.write("one\ntwo")
         assert files.read_file(tmp_path / "file") == b"one\ntwo"
-    with pytest.raises(ValueError, match="text only"):
+    with pytest.raises(ValueError, match="only in text mode"):
         files.open(tmp_path / "file", "rb", 1)
 
 

@@ -389,4 +389,4 @@ def test_tls_is_the_python_servers(https, handlers, ask):
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     assert syncless.run_in_thread(ask, server.address, context) == b"python GET / "
-    assert "native handlers answer no requests" in errors.getvalue()
+    assert "native handlers get no requests" in errors.getvalue()

@@ -192,7 +192,7 @@ for patch in (lambda: patch_all(native=True), patch_native, lambda: patch_native
     try:
         patch()
     except NotImplementedError as error:
-        assert "on Linux only" in str(error)
+        assert "only on Linux" in str(error)
     else:
         raise AssertionError
 assert is_patched("socket") and not is_patched("native") and native_stats() == {}
@@ -264,7 +264,7 @@ def patch():
 thread = threading.Thread(target=patch)
 thread.start()
 thread.join()
-assert "patched in the main thread only" in found[0], found
+assert "patched only in the main thread" in found[0], found
 patch_all()
 before = describe()
 def undo():
@@ -273,7 +273,7 @@ def undo():
     except RuntimeError as error:
         found.append(str(error))
 syncless.run_in_thread(undo)
-assert "unpatched in the main thread only" in found[1] and describe() == before
+assert "unpatched only in the main thread" in found[1] and describe() == before
 unpatch()
 assert describe() != before
 print("patched")

@@ -139,7 +139,7 @@ def test_pages_that_the_linker_made_read_only_are_known(machine, page, size, exp
     ids=["empty", "script", "32 bits", "other byte order", "MIPS"],
 )
 def test_other_files_are_refused(data):
-    with pytest.raises(ValueError, match="no ELF object"):
+    with pytest.raises(ValueError, match="not a 64-bit ELF object"):
         entries_of_file(data)
 
 

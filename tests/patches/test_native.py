@@ -1063,7 +1063,7 @@ def test_name_that_may_be_loaded_later_is_taken(monkeypatch, tmp_path, name):
 def test_name_that_can_mean_nothing_is_refused():
     with pytest.raises(TypeError, match="as text"):
         patch_native(b"pycurl")
-    with pytest.raises(ValueError, match="not an empty one"):
+    with pytest.raises(ValueError, match="not an empty string"):
         patch_native("")
     with pytest.warns(RuntimeWarning, match="there is no file"):
         patch_native("/no/such/file.so")

@@ -177,7 +177,7 @@ def test_function_of_the_table_runs_in_a_thread(module):
     found = module("module.function")
     assert found.function() != get_ident()
     assert found._private() == get_ident()
-    assert "is to run in an OS thread" in describe()
+    assert "should run in an OS thread" in describe()
 
 
 @pytest.mark.parametrize("name", ["module", "module.*"])
@@ -231,7 +231,7 @@ def test_name_that_an_imported_module_lacks_is_refused(name):
 
 
 def test_name_that_is_no_text_is_refused():
-    with pytest.raises(TypeError, match="offload takes import paths as text"):
+    with pytest.raises(TypeError, match="offload expects import paths as str"):
         patch_all(offload=[3], **NOTHING_ELSE)
 
 

@@ -93,7 +93,7 @@ def test_request_to_a_server_at_the_prompt_that_is_not_patched_is_told():
         terminal.press(SERVE + "print('serves' + '.')\n")
         terminal.read("\nserves.")
         terminal.press("urllib.request.urlopen(server.url).read()\n")
-        terminal.read("a client waits for this server, whose thread is held by the code at the prompt")
+        terminal.read("a client waits for this server, but the code at the prompt blocks its thread")
         terminal.read("call syncless.patches.patch_all() first")
         terminal.press("\x03")
         terminal.read("KeyboardInterrupt")

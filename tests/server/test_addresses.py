@@ -213,7 +213,7 @@ def test_stale_socket_file_is_removed_and_a_live_server_is_not_disturbed(start, 
     stale.close()
     start(hello, bind=f"unix:{path}")
     assert ask(path) == "localhost|"
-    with pytest.raises(OSError, match="another program listens"):
+    with pytest.raises(OSError, match="another program already listens"):
         start(hello, bind=f"unix:{path}")
     assert ask(path) == "localhost|"
 

@@ -165,7 +165,7 @@ def test_nothing_is_mounted_there(start):
 
 @pytest.mark.parametrize("prefixes", [["api"], ["/a//b"], ["/a", "/a/"]])
 def test_wrong_prefixes(prefixes):
-    with pytest.raises(ValueError, match=r"mounted at paths|two applications"):
+    with pytest.raises(ValueError, match=r"mounted at a path|two applications"):
         Server(dict.fromkeys(prefixes, wsgi))
 
 

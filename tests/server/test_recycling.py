@@ -21,7 +21,7 @@ def test_a_worker_that_wants_to_be_replaced_is_in_the_end(program):
     assert running.get()[0] == 200
     (running.folder / "app.py").write_text("raise RuntimeError('new code is broken')")
     os.utime(running.folder / "app.py", (5000, 5000))
-    assert eventually(lambda: running.said().count("the old one stays; another one starts in") >= 2)
+    assert eventually(lambda: running.said().count("the old one keeps serving; a new one starts in") >= 2)
     assert running.get()[2] == "1"
     (running.folder / "app.py").write_text(APP.format(version=2))
     os.utime(running.folder / "app.py", (6000, 6000))
@@ -166,7 +166,7 @@ def test_worker_with_a_stalled_loop_is_killed_and_its_stack_logged(program):
     said = running.said()
     line = APP.splitlines().index("        time.sleep(float(query))") + 1
     assert (
-        "has been blocked for 0.6 s; stderr has its stack" in said
+        "has been blocked for 0.6 s; its stack is on stderr" in said
         and "Fatal Python error: Aborted" in said
         and f'app.py", line {line} in app' in said
     )

@@ -108,11 +108,11 @@ def test_arguments_are_checked():
         Server(plain(), bind="non sense")
     with pytest.raises(TypeError, match="cannot serve 5"):
         serve(5)
-    with pytest.raises(OSError, match=r"localhost:80: .*; a host and its port are two arguments"):
+    with pytest.raises(OSError, match=r"localhost:80: .*; pass host and port as two arguments"):
         serve(plain(), "localhost:80")
     server = Server(plain(), port=0)
     server.stop()  # never started
-    with server, pytest.raises(RuntimeError, match="started already"):
+    with server, pytest.raises(RuntimeError, match="already been started"):
         server.start()
 
 

@@ -63,7 +63,7 @@ def test_nothing_stays_open_if_one_address_cannot_be_had(tmp_path):
             False,
         )
         before = os.listdir("/proc/self/fd")
-        with pytest.raises(OSError, match="another program listens there"):
+        with pytest.raises(OSError, match="another program already listens there"):
             sockets.open()
         assert os.listdir("/proc/self/fd") == before
     assert not path.exists()
@@ -128,7 +128,7 @@ def test_connection_that_waits_is_seen(shared):
     ("text", "advice"),
     [
         ("127.0.0.1:80", "start as root with --user NAME, or choose a port above 1023"),
-        ("unix:app.sock", "this user may not write to its directory"),
+        ("unix:app.sock", "this user may not write to the directory"),
     ],
 )
 def test_refused_permission_is_told_with_its_cure(text, advice, monkeypatch, tmp_path):

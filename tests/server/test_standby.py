@@ -222,7 +222,7 @@ def test_others_are_answered_while_a_request_holds_its_thread(held, kind):
     if kind == "spin":
         function, line, cure = "", r"app\(\)", "it computes in Python"
     place = f"{function}/.*app.py:\\d+ in {line}"
-    assert re.search(f"a thread was held for \\d+ ms by {place}; .* Cure: {cure}", told), told
+    assert re.search(f"a thread was held for \\d+ ms by {place}; .* Fix: {cure}", told), told
 
 
 def test_each_thread_can_relieve_the_other(held):
@@ -324,14 +324,14 @@ def test_asyncio_in_a_thread_that_stands_by_is_warned_of(held):
     server = held(more=ASYNCIO)
     kept = server.client()
     seen = {thread_of(kept, "/asyncio")}
-    assert "has a loop of its own" not in server.program.said()
+    assert "which has its own loop" not in server.program.said()
     for _ in range(4):
         holding = server.client()
         server.begin(holding)
         seen.add(thread_of(kept, "/asyncio"))
         server.release()
         assert holding.response()[0] == 200
-    assert len(seen) == 2 and server.program.said().count("has a loop of its own") == 1
+    assert len(seen) == 2 and server.program.said().count("which has its own loop") == 1
 
 
 @pytest.mark.parametrize("kind", ["names", "run_in_thread", "pool", "sqlite3", "files", "queue"])
@@ -581,7 +581,7 @@ def test_a_second_thread_that_is_held_is_told_as_a_stall(start, monkeypatch):
                 client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             assert eventually(lambda: server.lanes[0].stuck(0.02))
             ((seconds, words),) = server.lanes[0].stuck(0.02)
-            assert seconds >= 0.02 and "in app" in words and "cure: " in words
+            assert seconds >= 0.02 and "in app" in words and "fix: " in words
             gate.set()
             for client in (one, two):
                 assert client.recv(1000).endswith(b"done")

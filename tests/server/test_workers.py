@@ -167,7 +167,7 @@ def test_workers_that_the_system_refuses_are_tried_again(program):
     _, hard = resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE, (1, hard))  # those that it has stay
     running.signal(signal.SIGHUP)
-    assert eventually(lambda: "a worker cannot be started: [Errno 24] Too many open files" in running.said())
+    assert eventually(lambda: "cannot start a worker: [Errno 24] Too many open files" in running.said())
     assert running.pids(2) == before
     resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE, (hard, hard))
     assert eventually(lambda: not any(alive(pid) for pid in before))
@@ -203,7 +203,7 @@ def test_pauses_between_attempts_grow_to_ten_seconds(monkeypatch):
         made.again(slot, "it failed")
         pauses.append(round(slot.not_before - 100.0, 3))
     assert pauses == [0, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10, 10, 10, 10]
-    assert "it failed; another one starts in 6.4 s" in said
+    assert "it failed; a new one starts in 6.4 s" in said
 
 
 def test_more_and_fewer_workers(program):

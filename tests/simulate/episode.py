@@ -307,9 +307,7 @@ class Episode:
         left = [each for each in syncless.tasklets() if each not in before and each is not own]
         if left := [each for each in left if not STAYS.search(str(each))]:
             raise Wrong(f"tasklets are left: {left}")
-        if reports := [
-            each for each in self.reports if "cannot be waited for" not in each
-        ]:  # a call that failed
+        if reports := [each for each in self.reports if "cannot wait for" not in each]:  # a call that failed
             raise Wrong(f"an error that nobody caught: {reports}")
         if found := OURS.search(text):
             print(text, file=sys.stderr)

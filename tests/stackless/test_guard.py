@@ -114,7 +114,7 @@ def test_killed_tasklet_and_exit_are_not_held_back():
 def test_attributes_are_kept_when_it_is_bound_again_and_refused_once_it_has_started():
     made = guarded(stackless.schedule)()
     stackless.schedule()
-    with pytest.raises(RuntimeError, match="has started"):
+    with pytest.raises(RuntimeError, match="before the tasklet starts"):
         made.dont_raise = False
     stackless.run()
     seen = []

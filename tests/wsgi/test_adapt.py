@@ -103,7 +103,7 @@ def test_a_port_in_use_is_exit_code_1():
         done = run("examples.hello", "--bind", f"127.0.0.1:{taken.getsockname()[1]}")
     assert (
         done.returncode == 1
-        and "another program listens there" in done.stderr
+        and "another program already listens there" in done.stderr
         and "Traceback" not in done.stderr
     )
 

@@ -153,7 +153,7 @@ cdef Py_ssize_t transfer(
     int fd, object owner, iovec* whole, off_t position, bint writing, bint* file, bint more=False,
     FileSystem system=None
 ) except -1:
-    """One read or write that has had an effect; parks until it can have one. Tells whether it was of a file,
+    """One read or write that has had an effect; parks until it can have one. Tell whether it was of a file,
     if that had to be found out. `more`: bytes were written before, so an error is left to the next call, as
     the kernel leaves it, and 0 is returned. `system`: of a file, if it is known."""
     cdef bint parks = may_park()
@@ -246,8 +246,8 @@ cdef Py_ssize_t write_from(
     int fd, object owner, const char* data, Py_ssize_t size, off_t position, bint more=False,
     FileSystem system=None
 ) except -1:
-    """Writes all, as a descriptor that blocks does; one that does not takes what it can, and a full disk,
-    too. `more` as for transfer()."""
+    """Write all, as a descriptor that blocks does; one that does not takes what it can, and a full disk, too.
+    `more` as for transfer()."""
     cdef iovec piece
     cdef Py_ssize_t done = 0, n
     cdef bint file = system is not None
@@ -361,8 +361,8 @@ def sendfile(int out_fd, int in_fd, offset, Py_ssize_t count) -> int:
 
 
 def pending_descriptor(numbers) -> int:
-    """A new descriptor that is readable while one of these signals is pending; -1 if none can be had. The
-    signals stay pending."""
+    """Return a new descriptor that is readable while one of these signals is pending; -1 if none can be had.
+    The signals stay pending."""
     cdef sigset_t signals
     sigemptyset(&signals)
     for number in numbers:

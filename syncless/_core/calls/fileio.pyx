@@ -45,8 +45,8 @@ cdef object original_isatty = original_of(_io.FileIO.isatty), os_isatty = origin
 
 
 cdef SynclessFileIO* opened(object self, int bit) except? NULL:
-    """The file's fields, or NULL if its own method is to be called: it is closed, no FileIO, or nothing can
-    be parked. Others may have their turn first."""
+    """Return the file's fields, or NULL if its own method is to be called: it is closed, no FileIO, or
+    nothing can be parked. Others may have their turn first."""
     cdef SynclessFileIO* file
     if not may_park() or not isinstance(self, file_type):
         return NULL
@@ -104,8 +104,8 @@ def file_readall(self):
 
 
 cdef object resized(PyObject* whole, Py_ssize_t size, Py_ssize_t used):
-    """Bytes of this size that begin with those that are used. Takes the reference over: if it is the only
-    one, the object itself is resized. A thread that has read into it may have let go of it not yet."""
+    """Return bytes of this size that begin with those that are used. Take the reference over: if it is the
+    only one, the object itself is resized. A thread that has read into it may have let go of it not yet."""
     if Py_REFCNT(whole) == 1:
         _PyBytes_Resize(&whole, size)
         data = <object> whole

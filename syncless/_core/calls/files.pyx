@@ -65,7 +65,7 @@ cdef enum:
 
 
 cpdef bint may_use_threads() noexcept:
-    """Whether this is a tasklet whose file calls may be made in threads."""
+    """Return whether this is a tasklet whose file calls may be made in threads."""
     return may_park() and not never() and not Py_IsFinalizing()
 
 
@@ -148,7 +148,7 @@ cdef class FileFunction:
         return method
 
     def is_quick(self, path):
-        """Whether it would be called directly."""
+        """Return whether it would be called directly."""
         return answers_at_once(self.trial_key(), path, None)
 
     cdef object trial_key(self):
@@ -184,7 +184,7 @@ cdef PyObject* call_quickly(PyObject* function, PyObject** args, size_t flags, P
 
 
 cdef bint has_directory(PyObject* names) noexcept:
-    """Whether one of these arguments may name a directory to which the path is relative."""
+    """Return whether one of these arguments may name a directory to which the path is relative."""
     if names == NULL:
         return False
     for name in <tuple> names:
@@ -213,8 +213,8 @@ cdef class DescriptorFunction(FileFunction):
 
 
 cdef bint asks_for_the_end(tuple args, Py_ssize_t whence) except -1:
-    """Whether these arguments of a seek have it ask the file system, for the size or for holes. From the
-    start and from the place where it stands, a number changes in the kernel."""
+    """Return whether these arguments of a seek have it ask the file system, for the size or for holes. From
+    the start and from the place where it stands, a number changes in the kernel."""
     return len(args) > whence and not (type(args[whence]) is int and args[whence] in (SEEK_SET, SEEK_CUR))
 
 
@@ -299,7 +299,7 @@ cdef class ClosingFunction(DescriptorFunction):
 
 
 cdef class EntryMethod(FileFunction):
-    """A method of os.DirEntry: most know the answer already, so it is on trial only when that has taken
+    """A method of os.DirEntry: most know the response already, so it is on trial only when that has taken
     long."""
 
     cdef Trial trial(self, PyObject** args, Py_ssize_t count, int64_t* started):
@@ -372,7 +372,7 @@ call_by(FileFunction, <char*> &one.vectorcall - <char*> <PyObject*> one)
 
 
 cpdef bint is_slow(int fd) except -1:
-    """Whether a descriptor is of a file system that does not answer at once, so that a thread is to be
+    """Return whether a descriptor is of a file system that does not answer at once, so that a thread is to be
     asked."""
     cdef FileSystem system
     if not any_slow() or not may_use_threads():
@@ -382,8 +382,8 @@ cpdef bint is_slow(int fd) except -1:
 
 
 def must_read_first(int fd, object offset, object count) -> bool:
-    """Whether sendfile or splice of that part of a file would wait for a disk: it is to be read by other
-    means, or in a thread."""
+    """Return whether sendfile or splice of that part of a file would wait for a disk: it is to be read by
+    other means, or in a thread."""
     cdef FileSystem system = of_descriptor(fd) if may_use_threads() else None
     if system is None:
         return False
@@ -400,7 +400,7 @@ cdef object tried_on(int fd, object key, object function, tuple args, dict kwarg
 
 
 def is_file(int fd) -> bool:
-    """Whether a descriptor is of a regular file, a directory or a disk."""
+    """Return whether a descriptor is of a regular file, a directory or a disk."""
     return of_descriptor(fd) is not None
 
 
@@ -609,14 +609,14 @@ cdef class OpenFile:
             close_now(self.fd)
 
     def close(self) -> None:
-        """Closes it, as its file system does: directly or in a thread."""
+        """Close it, as its file system does: directly or in a thread."""
         cdef int fd = self.fd
         self.fd = -1
         if fd >= 0:
             tried_on(fd, close, close, (fd,), {})
 
     cdef int take(self, int directory, const char* name) noexcept:
-        """Opens it; the error, or 0. `directory`: -1 for a path that is a directory of our own."""
+        """Open it; the error, or 0. `directory`: -1 for a path that is a directory of our own."""
         cdef int error = 0
         with nogil:
             if directory >= 0:
@@ -642,9 +642,9 @@ cdef class OpenFile:
 
 
 def open_beneath(tuple names not None, *, int dir_fd, int most=0) -> OpenFile | int:
-    """The first file that there is of these relative paths (bytes) below a directory, or the number of the
-    error of the last one: EXDEV if it leads out of the directory. `most`: a regular file up to this number of
-    bytes is read as well."""
+    """Return the first file that there is of these relative paths (bytes) below a directory, or the number of
+    the error of the last one: EXDEV if it leads out of the directory. `most`: a regular file up to this
+    number of bytes is read as well."""
     cdef OpenFile file = OpenFile()
     cdef int error = ENOENT
     cdef Py_ssize_t which
@@ -662,7 +662,7 @@ def open_beneath(tuple names not None, *, int dir_fd, int most=0) -> OpenFile | 
 
 
 def open_directory(bytes path not None) -> OpenFile:
-    """A directory for open_beneath(). OSError."""
+    """Return a directory for open_beneath(). Raise OSError on failure."""
     cdef OpenFile file = OpenFile()
     cdef int error = file.take(-1, PyBytes_AS_STRING(path))
     if error:
@@ -671,7 +671,8 @@ def open_directory(bytes path not None) -> OpenFile:
 
 
 def walk_parts(bint wanted) -> bool:
-    """Whether paths are opened part by part, as where the kernel cannot do it; returns what it was before."""
+    """Return whether paths are opened part by part, as where the kernel cannot do it; returns what it was
+    before."""
     global syncless_walks
     was, syncless_walks = syncless_walks, wanted
     return bool(was)

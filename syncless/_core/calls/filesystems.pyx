@@ -230,8 +230,8 @@ cdef class Trial:
 
 
 def set_mode(str name) -> str:
-    """"adaptive": the rule of this module; "pool": always in a thread; "direct": never. Returns what it was.
-    ValueError for another."""
+    """"adaptive": the rule of this module; "pool": always in a thread; "direct": never. Return what it was.
+    Raise ValueError for another."""
     global mode
     if name not in MODES:
         raise ValueError(f"unknown mode {name!r}; choose from {', '.join(MODES)}")
@@ -241,7 +241,7 @@ def set_mode(str name) -> str:
 
 
 def file_systems() -> list:
-    """Those that have been met."""
+    """Return those that have been met."""
     return list(devices.values())
 
 
@@ -272,7 +272,7 @@ cdef int forget_latest() except -1:
 
 
 cdef int64_t begin_call() noexcept:
-    """The time, before a call that is on trial."""
+    """Return the time, before a call that is on trial."""
     cdef Loop loop = peek_loop()
     if loop is None or not syncless_is_turn(loop.clock.polled_at):
         syncless_count_waits()
@@ -285,7 +285,7 @@ cdef int64_t begin_in_thread() noexcept nogil:
 
 
 cdef int64_t took(int64_t started) noexcept nogil:
-    """How long the call has taken, in nanoseconds; 0 if it has not waited."""
+    """Return how long the call has taken, in nanoseconds; 0 if it has not waited."""
     cdef int64_t ns = monotonic_ns() - started
     return ns if ns <= slow_ns or syncless_count_waits() else 0
 
@@ -303,13 +303,14 @@ cdef bint pools_all() noexcept:
 
 
 cdef int look(int fd, Kind* kind) noexcept:
-    """The kind of a descriptor, as far as it is known here; never waits for a server. -1 with errno."""
+    """Return the kind of a descriptor, as far as it is known here; never waits for a server. -1 with
+    errno."""
     return syncless_look(fd, b"", False, kind)
 
 
 cdef int look_at(object path, int fd, Kind* kind) noexcept:
-    """The kind of file at a path (str, bytes or PathLike), relative to a directory's descriptor or -1; -1 if
-    there is nothing, or no path."""
+    """Return the kind of file at a path (str, bytes or PathLike), relative to a directory's descriptor or -1;
+    -1 if there is nothing, or no path."""
     cdef const char* name
     cdef int found
     name = syncless_text(path)
@@ -363,7 +364,7 @@ cdef int files_room = 0
 
 
 cdef int keep(int fd, object owner) except -1:
-    """Notes the file system of a file that `owner` has just opened, and closes by close_under_waiters(). 1:
+    """Note the file system of a file that `owner` has just opened, and closes by close_under_waiters(). 1:
     the file system was new, and others may have run meanwhile; so another look is needed."""
     global files
     cdef Kind kind
@@ -407,7 +408,7 @@ cdef FileSystem of_number(object fd):
 
 
 cdef object directory_of(object path, bint listed):
-    """The key under which the file system of a path is remembered; None if that cannot be told."""
+    """Return the key under which the file system of a path is remembered; None if that cannot be told."""
     cdef Py_ssize_t slash
     if type(path) is not str:
         if path is None:
@@ -591,15 +592,16 @@ cdef extern from *:
 
 
 cdef bint lies_in_memory(int fd, int64_t offset, int64_t count) noexcept:
-    """Whether reading that part need not wait for a disk; True as well where the file system does not say."""
+    """Return whether reading that part need not wait for a disk; True as well where the file system does not
+    say."""
     if syncless_absent(fd, offset) > 0:
         return False
     return count <= 1 or syncless_absent(fd, offset + count - 1) <= 0
 
 
 cdef bint reads_at_once(FileSystem system, int fd, int64_t offset, int64_t count) except -1:
-    """Whether that part of a file can be read without waiting, as far as it is known: where the file system
-    does not say, by the trial of reads. `count` is at least 1."""
+    """Return whether that part of a file can be read without waiting, as far as it is known: where the file
+    system does not say, by the trial of reads. `count` is at least 1."""
     cdef int absent
     if system.slow > 0 or mode == POOL:
         return False
@@ -645,7 +647,8 @@ cdef list mount_points():
 
 
 cdef str mount_of(directory):
-    """The mount point in which a directory seems to lie; links may lead elsewhere. "" if that is unknown."""
+    """Return the mount point in which a directory seems to lie; links may lead elsewhere. "" if that is
+    unknown."""
     try:
         path = os.path.abspath(directory)
     except (OSError, ValueError):

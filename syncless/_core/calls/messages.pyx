@@ -74,7 +74,7 @@ cdef bint is_number(const char* text, Py_ssize_t size) noexcept:
 
 
 def is_numeric(host) -> bool:
-    """Whether the C library answers for this host without asking anybody."""
+    """Return whether the C library answers for this host without asking anybody."""
     cdef Py_ssize_t size
     cdef const char* text
     if host is None:
@@ -90,7 +90,8 @@ def is_numeric(host) -> bool:
 
 
 def names_host(socket self not None, address) -> bool:
-    """Whether the address has a host name that must be looked up before it can be used with this socket."""
+    """Return whether the address has a host name that must be looked up before it can be used with this
+    socket."""
     if ((self.sock_family != AF_INET and self.sock_family != AF_INET6) or type(address) is not tuple
             or len(<tuple> address) < 2):
         return False
@@ -210,7 +211,7 @@ def recvfrom_into(socket self not None, buffer, nbytes=0, int flags=0):
 
 
 cdef object unix_name(sockaddr_un* address, Py_ssize_t length):
-    """The path, or the bytes of an abstract name."""
+    """Return the path, or the bytes of an abstract name."""
     if length and address.sun_path[0] == 0:
         return address.sun_path[:length]
     return os.fsdecode(<bytes> address.sun_path)
@@ -266,7 +267,7 @@ def recvmsg_into(socket self not None, buffers, ancbufsize=0, int flags=0, /):
 
 
 cdef bint is_four(socket self, object address, sockaddr_in* found) except -1:
-    """Whether it is an address of IPv4 in numbers, which is found then."""
+    """Return whether it is an address of IPv4 in numbers, which is found then."""
     cdef Py_ssize_t size
     cdef const char* text
     if self.sock_family != AF_INET or type(address) is not tuple or len(<tuple> address) != 2:
@@ -325,8 +326,8 @@ cdef Py_ssize_t take_piece(object piece, iovec* place) except -1:
 
 
 cdef list pieces_of(list buffers, bint convert):
-    """The same as bytes objects and memoryviews, held while this tasklet is parked; None for what must be
-    left to the standard library."""
+    """Return the same as bytes objects and memoryviews, held while this tasklet is parked; None for what must
+    be left to the standard library."""
     cdef list pieces = list(buffers)
     cdef Py_ssize_t i
     for i in range(len(pieces)):
@@ -343,8 +344,8 @@ cdef list pieces_of(list buffers, bint convert):
 
 
 cdef Py_ssize_t send_pieces(socket self, list pieces, int flags) except -1:
-    """Sends them without the standard library's method: all, or what can be sent at once. Returns the number
-    of bytes."""
+    """Send them without the standard library's method: all, or what can be sent at once. Return the number of
+    bytes."""
     cdef int64_t deadline = limit_of(self, flags)
     cdef bint all = sends_all(self, flags)
     cdef Py_ssize_t done = 0, first = 0, skip = 0, i, size, total = 0, count = len(pieces)
@@ -411,15 +412,15 @@ cdef object by_path = FileFunction(_of_path)
 
 
 cdef object reaching(socket self, object address, object method):
-    """The method, as it is to be called with this address. The file of a UNIX socket may lie on a slow disk;
-    an abstract name does not."""
+    """Return the method, as it is to be called with this address. The file of a UNIX socket may lie on a slow
+    disk; an abstract name does not."""
     if self.sock_family != AF_UNIX or not address or type(address) not in (str, bytes):
         return method
     return method if address[0] in (0, "\0") else partial(by_path, address, method)
 
 
 def connect(socket self not None, address, /):
-    """connect(address); parks until connected. Raises OSError or TimeoutError."""
+    """connect(address); parks until connected. Raise OSError or TimeoutError."""
     try:
         error = connect_error(self, reaching(self, address, native_connect_ex), resolved(self, address))
     except (TypeError, OverflowError) as wrong:

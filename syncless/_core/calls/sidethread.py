@@ -26,7 +26,7 @@ SHORTAGE = 0.1
 
 
 def wait_readable(descriptors: Sequence[int], seconds: float) -> set[int]:
-    """Waits in this OS thread until one can be read, at most so long. Returns those that can."""
+    """Wait in this OS thread until one can be read, at most so long. Return those that can."""
     poll = _poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
@@ -47,7 +47,7 @@ class SideThread:
         self.go_on()
 
     def stop(self) -> bool:
-        """Ends it after the present step. Returns whether it has ended, for which it waits PATIENCE."""
+        """End it after the present step. Return whether it has ended, for which it waits PATIENCE."""
         look()
         _started.discard(self)
         return self.rest()
@@ -86,8 +86,8 @@ class _Life:
         self._inodes = [os.fstat(end.fileno()).st_ino for end in (self._ours, self._theirs)]
 
     def _is_whole(self) -> bool:
-        """Whether the program has left the descriptors alone: their numbers may be files of its own. Those
-        that are not ours any more are never closed."""
+        """Return whether the program has left the descriptors alone: their numbers may be files of its own.
+        Those that are not ours any more are never closed."""
         whole = True
         for end, inode in zip((self._ours, self._theirs), self._inodes, strict=True):
             try:
@@ -118,7 +118,7 @@ class _Life:
             self._over.release()
 
     def end(self) -> bool:
-        """Whether it has ended in time. Not if it is a step that asks for it."""
+        """Return whether it has ended in time. Not if it is a step that asks for it."""
         if self._ident == _thread.get_ident():
             return False
         self._ends = True

@@ -101,14 +101,14 @@ cdef int begin(socket self, int bit) except -1:
 
 
 cdef int64_t limit_of(socket self, int flags) noexcept:
-    """The deadline of a call before it has had to wait."""
+    """Return the deadline of a call before it has had to wait."""
     if flags & MSG_DONTWAIT or (flags & MSG_ERRQUEUE and self.sock_timeout < 0):
         return NO_WAIT
     return UNKNOWN
 
 
 cdef int64_t deadline_of(socket self, int bit) noexcept:
-    """The deadline of a call that has to wait now."""
+    """Return the deadline of a call that has to wait now."""
     cdef long long limit = self.sock_timeout
     if limit < 0:
         limit = kernel_limit(self.sock_fd, bit == WRITE) or -1
@@ -193,7 +193,7 @@ def send(socket self not None, data, int flags=0, /) -> int:
 
 
 cdef bint sends_all(socket self, int flags) noexcept:
-    """Whether the kernel itself would send all before it returns."""
+    """Return whether the kernel itself would send all before it returns."""
     return self.sock_timeout < 0 and self.sock_type == SOCK_STREAM and not flags & MSG_DONTWAIT
 
 
@@ -212,7 +212,7 @@ cdef bint goes_on(socket self, Py_ssize_t done, int64_t* deadline) except -1:
 
 
 cdef Py_ssize_t send_rest(socket self, object data, Py_ssize_t done, int flags) except -1:
-    """Sends what follows the bytes that are done: all, or what can be sent at once. Returns how many are done
+    """Send what follows the bytes that are done: all, or what can be sent at once. Return how many are done
     then."""
     cdef Py_buffer view
     cdef int64_t deadline = limit_of(self, flags)
@@ -266,7 +266,7 @@ def sendall(socket self not None, data, int flags=0, /) -> None:
 
 
 cdef object peer_name(sockaddr_storage* address):
-    """The address as the standard library forms it, or None where it is to be asked for it."""
+    """Return the address as the standard library forms it, or None where it is to be asked for it."""
     cdef char text[64]
     cdef sockaddr_in* four = <sockaddr_in*> address
     cdef sockaddr_in6* six = <sockaddr_in6*> address
@@ -278,7 +278,7 @@ cdef object peer_name(sockaddr_storage* address):
 
 
 def accept(socket self not None, kind):
-    """Waits for a connection; returns a socket of that class, close-on-exec and blocking, and the peer's
+    """Wait for a connection; return a socket of that class, close-on-exec and blocking, and the peer's
     address."""
     cdef sockaddr_storage address
     cdef int fd = accept_fd(self, &address)
@@ -313,8 +313,8 @@ cdef int accept_fd(socket self, sockaddr_storage* address) except -1:
 
 
 def sendfile(socket self not None, int source, int64_t offset, Py_ssize_t count) -> int:
-    """Sends a piece of a file; parks until some of it can be sent. Returns the number of bytes; 0 at the
-    file's end."""
+    """Send a piece of a file; park until some of it can be sent. Return the number of bytes; 0 at the file's
+    end."""
     cdef int64_t deadline = UNKNOWN
     cdef off_t position
     cdef ssize_t n
@@ -331,8 +331,8 @@ def sendfile(socket self not None, int source, int64_t offset, Py_ssize_t count)
 
 
 def connect_error(socket self not None, method, address) -> int:
-    """Connects by the standard library's connect_ex(); parks until it is decided. Returns 0, an errno, or -1
-    if the socket's time is over."""
+    """Connect by the standard library's connect_ex(); park until it is decided. Return 0, an errno, or -1 if
+    the socket's time is over."""
     cdef int64_t deadline = UNKNOWN
     cdef long long timeout = self.sock_timeout
     cdef int fd, flags, error

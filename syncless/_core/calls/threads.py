@@ -52,7 +52,7 @@ _starting: deque[None] = deque()
 
 
 def start_thread(body: Callable[[], object]) -> None:
-    """body() in an OS thread. RuntimeError if the system refuses one.
+    """Run body() in an OS thread. Raise RuntimeError if the system refuses one.
 
     Danger: a new thread reads what the interpreter frees at its end, and crashes (CPython 3.10, 3.11).
     Decision: the end waits until all threads have begun. Guarded by
@@ -69,7 +69,7 @@ def start_thread(body: Callable[[], object]) -> None:
 def _begin(body: Callable[[], object]) -> None:
     """Fact: a debugger traces each thread that starts, and stops all of them at a breakpoint. Danger: its own
     thread asks for a file, and waits for a thread of ours that it has stopped. Decision: ours are not traced,
-    but for calls of the program's functions. Guarded by
+    except for calls of the program's functions. Guarded by
     tests/patches/test_tools.py::test_debugpy_stops_at_each_breakpoint."""
     end_call()
     _starting.pop()
@@ -138,10 +138,9 @@ class ThreadPool:
 
     Fact: a finaliser or a signal's handler may come between any two steps here and give a call to the same
     pool, so a lock would be one that it waits for in vain. Danger: a thread ends, or falls idle, while a call
-    is given that counts on it. Decision: each step is one call of C code; the giver of a call first puts it
-    into the backlog and then looks for a thread, and a thread first says that it is idle, or ends, and then
-    looks into the backlog once more. Guarded by
-    tests/core/test_loop.py::test_calls_given_while_threads_fall_idle.
+    is given that counts on it. Decision: each step is one call of C code. The caller first puts the call into
+    the backlog, then looks for a thread. A thread first marks itself idle, or ends, and then checks the
+    backlog again. Guarded by tests/core/test_loop.py::test_calls_given_while_threads_fall_idle.
     """
 
     def __init__(self, size: int | Callable[[], int], traced: bool = False):
@@ -149,7 +148,7 @@ class ThreadPool:
         self._size = size if callable(size) else lambda: size
         self._traced = traced
         if self.size < 1:
-            raise ValueError(f"a pool needs at least one thread, not {size}")
+            raise ValueError(f"the size of a pool must be at least 1 thread, not {size}")
         self._backlog: deque[_Job] = deque()
         self._idle: list[_Waker] = []
         """Of threads that have nothing to do, the last one last."""
@@ -163,21 +162,21 @@ class ThreadPool:
         return self._size()
 
     def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """function(*args, **kwargs) in a thread; the tasklet waits for its result or exception.
-
-        A tasklet that is killed or timed out meanwhile goes on at once: a call that has not begun is dropped,
-        one that has runs to its end and its result is lost.
+        """Run function(*args, **kwargs) in a thread; the tasklet waits for its result or exception. A tasklet
+        that is killed or times out meanwhile resumes immediately: a call that has not begun is dropped, one
+        that has runs to its end and its result is lost.
         """
         return self._run(_Job(function, args, kwargs))  # type: ignore[no-any-return]
 
     def start(self, function: Callable[[], object]) -> None:
-        """function() in a thread, soon. No code waits for it here: it must handle its own exceptions."""
+        """Run function() in a thread, soon. No code waits for it: the function must handle its own
+        exceptions."""
         look()
         self._give(_Job(function, (), {}))
 
     def end_threads(self) -> list[int]:
-        """Threads end as soon as there is no call left for them. Returns the system's numbers of those that
-        were idle."""
+        """Let threads end as soon as there is no call left for them. Return the system's numbers of the idle
+        threads."""
         look()
         self._ends = True
         numbers = []
@@ -261,7 +260,7 @@ class ThreadPool:
             del job
 
     def _next(self, waker: _Waker) -> _Job | None:
-        """The next job; None when there has been nothing for IDLE_SECONDS."""
+        """Return the next job; None when there has been nothing for IDLE_SECONDS."""
         while True:
             if self._threads > self.size:  # which has changed: others do what there is
                 self._threads -= 1
@@ -291,7 +290,7 @@ class ThreadPool:
                     _get(waker)  # the word is on its way
 
     def _is_withdrawn(self, waker: _Waker) -> bool:
-        """Takes it out of those that are idle; False if somebody has just done so, to wake it."""
+        """Take it out of those that are idle; False if somebody has just done so, to wake it."""
         try:
             self._idle.remove(waker)
         except ValueError:
@@ -312,16 +311,16 @@ class Share:
         _shares.add(self)
 
     def is_free(self) -> bool:
-        """Whether no call has a place, or waits for one."""
+        """Return whether no call has a place, or waits for one."""
         look()
         return self._places.value == self.size
 
     def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """As ThreadPool.run(); waits for a place first."""
+        """Like ThreadPool.run(), but wait for a place first."""
         return self.run_soon(None, function, *args, **kwargs)
 
     def run_soon(self, seconds: float | None, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """As run(), but waits at most `seconds` for a place, and does without one then."""
+        """Like run(), but wait for a place for at most `seconds`, then run without one."""
         look()
         places = self._places
         job = _Job(function, args, kwargs, places if places.acquire(timeout=seconds) else None)
@@ -329,7 +328,7 @@ class Share:
 
 
 def run_unwaited(function: Callable[[], object]) -> None:
-    """As ThreadPool.start(), in a thread of those that shares have."""
+    """Like ThreadPool.start(), but in one of the threads for shares."""
     _many.start(function)
 
 
@@ -339,24 +338,24 @@ _pool = ThreadPool(32, traced=True)
 
 
 def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Runs function(*args, **kwargs) in a real OS thread of a shared pool (32 threads) while other tasklets
-    go on.
+    """Run function(*args, **kwargs) in a real OS thread of a shared pool (32 threads) while other tasklets
+    run.
 
-    For calls that would block the loop: C libraries, long computations that release the GIL. Returns what it
-    returns, raises what it raises. Context variables are visible in it.
+    For calls that would block the loop: C libraries, long computations that release the GIL. Return what it
+    returns, raise what it raises. Context variables are visible in it.
     """
     return _pool.run(function, *args, **kwargs)
 
 
 def thread_count() -> int:
-    """The OS threads of the shared pool that there are now."""
+    """Return the current number of OS threads in the shared pool."""
     look()
     return _pool._threads
 
 
 def wait_until_left(numbers: Iterable[int], seconds: float) -> None:
-    """Waits until threads of the system that end, or have ended as Python sees it, have left; at most so
-    long in this OS thread."""
+    """Wait until threads of the system that end, or have ended as Python sees it, have left; at most so long
+    in this OS thread."""
     never = new_os_lock()
     never.acquire()
     tries = int(seconds / 0.0001)

@@ -1,1 +1,1 @@
-"""All that knows the insides of an interpreter or of greenlet: the one folder to open for a new Python."""
+"""Code that depends on internals of CPython or greenlet: the one folder to open for a new Python."""

@@ -108,7 +108,7 @@ _installed = False
 
 
 cdef int64_t lower_mark(int64_t now) noexcept:
-    """Gives blocks back that have not been needed lately. When to call it again, ns; 0: there is no need."""
+    """Give blocks back that have not been needed lately. When to call it again, ns; 0: there is no need."""
     cdef int _
     cdef int64_t again = sink(&syncless_lately, syncless_used, now)
     for _ in range(GIVEN_AT_ONCE):
@@ -118,7 +118,7 @@ cdef int64_t lower_mark(int64_t now) noexcept:
 
 
 def install() -> bool:
-    """Wraps the arena allocator, once per process; False if SYNCLESS_CHUNK_CACHE=0 forbids it."""
+    """Wrap the arena allocator, once per process; False if SYNCLESS_CHUNK_CACHE=0 forbids it."""
     global _installed
     if not _installed and os.environ.get("SYNCLESS_CHUNK_CACHE", "1") != "0":
         syncless_chunkcache_install()

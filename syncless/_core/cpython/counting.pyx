@@ -48,8 +48,8 @@ cdef int EXTENDED_ARG = opcode.EXTENDED_ARG
 
 cdef int begin_counting(Each each, PyObject* thing, bint first) except -1:
     """each(thing) is called before each bytecode of this thread; by monitoring, each(NULL) in all threads.
-    `first`: nothing is counted in this thread yet. There is one such function in the process. RuntimeError if
-    a debugger or profiler is in the way."""
+    `first`: nothing is counted in this thread yet. There is one such function in the process. Raise
+    RuntimeError if a debugger or profiler is in the way."""
     global count_one
     assert count_one == NULL or count_one == each
     count_one = each
@@ -109,8 +109,8 @@ cdef int on_trace(PyObject* thing, PyFrameObject* frame, int what, PyObject* arg
 
 
 cdef bint interpreter_checks() except -1:
-    """Whether the bytecode that comes is one at which the interpreter itself lets another thread run: a call,
-    a jump back, the beginning of a function. To be asked by a function that is called before it."""
+    """Return whether the bytecode that comes is one at which the interpreter itself lets another thread run:
+    a call, a jump back, the beginning of a function. To be asked by a function that is called before it."""
     cdef PyObject* running = <PyObject*> PyEval_GetFrame()
     cdef bytes code
     cdef Py_ssize_t at

@@ -1,4 +1,4 @@
-"""What the versions of the interpreter and its library have, by names. Nothing outside this room asks for a
+"""Features of the versions of the interpreter and its library, by name. Nothing outside this room asks for a
 version.
 
 What Python code can see by itself, such as a module or a name that is there or not, is looked at where it is
@@ -32,5 +32,5 @@ MAP_FLUSH_TAKES_FLAGS = sys.version_info >= (3, 15)
 
 
 def is_newer_than_known() -> bool:
-    """Of such a Python not everything can be expected."""
+    """Return whether this Python is newer than the newest one whose internals are known."""
     return sys.version_info[:2] > layouts.NEWEST

@@ -1,11 +1,11 @@
-"""What syncless does before and after a fork. Takes functions; calls them nearest to the fork.
+"""The hooks of syncless before and after a fork. Takes functions; calls them nearest to the fork.
 
-Fact: the interpreter calls the hooks of os.register_at_fork() in the order in which they came, those before a
-fork in the opposite one. Danger: a library that was imported earlier has its turn in the child before us; if
-its hook waits, it does so in the parent's loop, for threads that only the parent has. In the parent, too, it
-would have its turn while we are still prepared for the fork. Decision: our hooks stand first in the
-interpreter's lists, which gc.get_referrers() finds. Price: a look at all objects, once, when syncless is
-imported. Guarded by tests/core/test_forking.py.
+Fact: the interpreter calls the hooks of os.register_at_fork() in FIFO order, those before a fork in reverse
+order. Danger: a library that was imported earlier has its turn in the child before us; if its hook waits, it
+does so in the parent's loop, for threads that only the parent has. In the parent, too, it would have its turn
+while we are still prepared for the fork. Decision: our hooks stand first in the interpreter's lists, which
+gc.get_referrers() finds. Price: a look at all objects, once, when syncless is imported. Guarded by
+tests/core/test_forking.py.
 
 Most children exec or end soon, and each object at which a hook looks is in a page that the child copies. So
 what is needed only by who uses a pool, a resolver or a thread waits until one calls look().
@@ -54,7 +54,7 @@ def at_fork(
 
 
 def begin_child() -> None:
-    """In the child, once, before anything of ours is used there."""
+    """Called in the child, once, before syncless is used there."""
     global _forks, _unused
     _forks = 0
     _unused = True
@@ -63,7 +63,7 @@ def begin_child() -> None:
 
 
 def look() -> None:
-    """Is this a child in which nothing has been set right yet?"""
+    """Set this process right if it is a child of a fork in which that has not happened yet."""
     global _unused
     if _unused:
         _unused = False

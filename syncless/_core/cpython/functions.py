@@ -32,8 +32,8 @@ _PARTS = ("__code__", "__defaults__", "__kwdefaults__")
 
 
 def original_of(function: T) -> T:
-    """The function as it is without the patch, whatever is put in its place now or later. An object that
-    take_place() does not change is returned itself."""
+    """Return the function as it is without the patch, whatever is put in its place now or later. An object
+    that take_place() does not change is returned itself."""
     if not _may_change(function):
         return function
     if id(function) not in _originals:
@@ -43,7 +43,7 @@ def original_of(function: T) -> T:
 
 
 def take_place(original: Any, function: Callable[..., Any]) -> Callable[[], None] | None:
-    """Lets every reference to the original call the other function. Returns what takes that back; None if the
+    """Let every reference to the original call the other function. Return what takes that back; None if the
     original is neither a function of a module nor a method of a class in C, so nothing has been done."""
     copy = original_of(original)
     if copy is original:
@@ -58,8 +58,8 @@ def take_place(original: Any, function: Callable[..., Any]) -> Callable[[], None
 
 
 def class_of(module: ModuleType, name: str) -> Any:
-    """The class that a module defines by that name, also where a profiler or a tracer has put a wrapper or a
-    subclass in its place. If there is none, what is in its place."""
+    """Return the class that a module defines by that name, also where a profiler or a tracer has put a
+    wrapper or a subclass in its place. If there is none, what is in its place."""
     found = getattr(module, name)
     is_class = isinstance(found, type)
     classes: list[type] = [*reversed(found.__mro__)] if is_class else [object]

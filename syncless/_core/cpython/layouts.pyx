@@ -48,8 +48,8 @@ cdef int require(str kind) except -1:
     if field is not None:
         python = "CPython " + sys.version.partition(" ")[0]
         raise UnknownLayout(
-            f"{python} has the {field} of its {kind} at an unknown place. syncless knows "
-            f"CPython 3.10 to {NEWEST[0]}.{NEWEST[1]}; a newer syncless may know this one")
+            f"the offset of {field} in the {kind} of {python} is unknown. This syncless supports CPython "
+            f"3.10 to {NEWEST[0]}.{NEWEST[1]}; a newer syncless may support this version")
     return 0
 
 
@@ -99,13 +99,13 @@ def _probe_locks():
 
 
 cdef bint _is_pointer_of_its_own(void* one, void* other):
-    """Whether both may point to a lock of the C library's."""
+    """Return whether both may point to a lock of the C library's."""
     return one != NULL and other != NULL and one != other and not (
         <uintptr_t> one % sizeof(void*) or <uintptr_t> other % sizeof(void*))
 
 
 cdef bint _has_lock_layout() except -1:
-    """Whether the fields of two locks follow what is done with one of them."""
+    """Return whether the fields of two locks follow what is done with one of them."""
     lock, other = _thread.allocate_lock(), _thread.allocate_lock()
     if has_mutex_locks:
         if not HAS_MUTEXES:
@@ -179,8 +179,8 @@ cdef bint _rlock_obeys() except -1:
 
 
 cdef Py_ssize_t _find_room_for_note(Py_ssize_t size) except -1:
-    """The end of a Lock, if its fields leave so many bytes unused there; not on 32 bits. Not on a newer
-    Python either, which may use the bytes that are unused today, and not if the methods change them."""
+    """Return the end of a Lock, if its fields leave so many bytes unused there; not on 32 bits. Not on a
+    newer Python either, which may use the bytes that are unused today, and not if the methods change them."""
     cdef Py_ssize_t used = sizeof(PyObject) + 1, at = size - <Py_ssize_t> sizeof(SynclessNote)
     cdef SynclessNote* note
     if not has_mutex_locks:
@@ -217,7 +217,7 @@ def _probe_polls():
 
 
 def _probe_buffered_files():
-    """Reads one byte through a buffered file, and looks meanwhile where it has noted this thread."""
+    """Read one byte through a buffered file, and look meanwhile where it has noted this thread."""
     global buffered_owner_at
     size = _io.BufferedReader.__basicsize__
     file = None
@@ -351,7 +351,7 @@ cdef inline SynclessNote* note_of(object lock) noexcept:
 
 
 cdef uint32_t holder_of_lock(object self) noexcept:
-    """The last 32 bits of the serial number of the tasklet that holds what is a Lock; 0 if that is not
+    """Return the last 32 bits of the serial number of the tasklet that holds what is a Lock; 0 if that is not
     known."""
     return note_of(self).holder if note_at and lock_is_held(self) and note_of(self).mark == NOTED else 0
 
@@ -370,5 +370,5 @@ cdef void forget_holder(object self) noexcept:
 
 
 cdef unsigned long owner_of_rlock(object self) noexcept:
-    """The get_ident() of the tasklet that holds an RLock; 0 if none does."""
+    """Return the get_ident() of the tasklet that holds an RLock; 0 if none does."""
     return rlock_owner(self) if rlock_count(self) else 0

@@ -47,7 +47,7 @@ cdef extern from *:
 
 
 def set_in_type(type, name, value):
-    """Sets a member of a type, immutable or not; deletes it if the value is None. Returns what was there, or
+    """Set a member of a type, immutable or not; delete it if the value is None. Return what was there, or
     None.
 
     Of a type that is made at run time it also sets the slot that the interpreter calls for a special method.
@@ -291,7 +291,7 @@ def change_method(method, other):
 
 
 def change_method_back(method):
-    """Takes change_method() back."""
+    """Take change_method() back."""
     syncless_change_method_back(method)
 
 
@@ -301,7 +301,8 @@ def copy_of_builtin(function):
 
 
 def own_function(module, str name):
-    """The built-in function with which the module was made, whatever anybody has put in its place since.
+    """Return the built-in function with which the module was made, whatever anybody has put in its place
+    since.
 
     Fact: a debugger puts its own functions in the place of those that start threads. Danger: it then traces
     and names the threads that do its own calls, and waits for itself. Decision: our helpers start by the
@@ -338,13 +339,13 @@ def change_builtin(function, other):
 
 
 def change_builtin_back(function):
-    """Takes change_builtin() back."""
+    """Take change_builtin() back."""
     syncless_change_back(function)
 
 
 def stand_in_method(original, before):
-    """A method that calls before(self) and then the original. It has no frame, so a warning that the original
-    gives in C names the line of the caller."""
+    """Return a method that calls before(self) and then the original. It has no frame, so a warning that the
+    original gives in C names the line of the caller."""
     def method(self, *args, **kwargs):
         before(self)
         return original(self, *args, **kwargs)

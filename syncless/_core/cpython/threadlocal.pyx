@@ -161,7 +161,7 @@ cdef class Slots:
 
 
 cdef Slots slots_here():
-    """Those of the present context, or None."""
+    """Return those of the present context, or None."""
     return <Slots> get_value(here)
 
 
@@ -171,7 +171,7 @@ def use_slots(slots) -> None:
 
 
 cdef Slot slot_of(Locals* locals):
-    """The slot of a tasklet that has one now, or None."""
+    """Return the slot of a tasklet that has one now, or None."""
     return None if locals.slot == NULL else <Slot> locals.slot
 
 
@@ -189,7 +189,7 @@ cdef int end_slot(Slot slot, Locals* locals) except -1:
 
 
 cdef bint end_idle_slots(Slots slots, int rounds, Locals* locals) except -1:
-    """Begins a round, and ends the free slots that no tasklet has had for so many. Returns whether there are
+    """Begin a round, and end the free slots that no tasklet has had for so many. Return whether there are
     others that this is to be called for again. After 0 rounds these are taken: when_kept() is called when
     they are given back."""
     cdef Slot slot
@@ -220,13 +220,13 @@ cdef class KeptLocals:
 
 
 cdef bint locals_used() noexcept:
-    """Whether the running tasklet, which has values of its own, has set any. One entry up to Python 3.12 is
-    asyncio's note of the running loop, which the caller must have made."""
+    """Return whether the running tasklet, which has values of its own, has set any. One entry up to Python
+    3.12 is asyncio's note of the running loop, which the caller must have made."""
     return syncless_locals_used()
 
 
 cdef KeptLocals keep_locals():
-    """The values of the running tasklet, which has none from now on."""
+    """Return the values of the running tasklet, which has none from now on."""
     cdef KeptLocals kept = KeptLocals()
     exchange_kept(kept)
     return kept

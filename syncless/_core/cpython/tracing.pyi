@@ -10,7 +10,7 @@ def end_call() -> None:
     """Nothing is set in this OS thread from now on, and tools of sys.monitoring see nothing of it."""
 
 def report_waiting(frame: FrameType | None) -> None:
-    """What is set is told of this frame, in which a tasklet waits, and of those below.
+    """Report this frame, in which a tasklet waits, and the frames below it to the trace function that is set.
 
     Fact: since Python 3.12 the interpreter changes code that is to be traced: that of frames that run when
     the function is set, and other code when it is next called. Danger: a frame in which a tasklet waits is

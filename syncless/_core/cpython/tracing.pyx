@@ -184,7 +184,7 @@ cdef object set_trace = sys.settrace, set_profile = sys.setprofile
 
 
 cdef int put_aside(Settings** held) except -1:
-    """A tasklet stops. What is set in its thread becomes the tasklet's."""
+    """A tasklet stops. The settings of its thread become the tasklet's."""
     make(held)
     _put_aside(held[0], counting_function())
     return 0
@@ -224,7 +224,7 @@ cdef void free_settings(Settings** held) noexcept:
 
 
 cdef object settings_of(Settings* held, bint profile):
-    """The trace or profile function of a tasklet that does not run, or None."""
+    """Return the trace or profile function of a tasklet that does not run, or None."""
     cdef PyObject* found = NULL if held == NULL else held_function(held, profile)
     return None if found == NULL else <object> found
 
@@ -244,7 +244,7 @@ cdef object monitoring = getattr(sys, "monitoring", None)
 
 
 def report_waiting(frame) -> None:
-    """What is set is told of this frame, in which a tasklet waits, and of those below.
+    """Report this frame, in which a tasklet waits, and the frames below it to the trace function that is set.
 
     Fact: since Python 3.12 the interpreter changes code that is to be traced: that of frames that run when
     the function is set, and other code when it is next called. Danger: a frame in which a tasklet waits is
@@ -284,7 +284,7 @@ cdef bint may_go_on(object tracer):
 
 
 cdef class Hook:
-    """What threading.settrace() or setprofile() says.
+    """The function that threading.settrace() or setprofile() has set.
 
     Fact: coverage and VizTracer make, in each thread that begins, a tracer in C, and keep all of them until
     they end. Danger: a server makes as many as it has requests. Decision: a tracer whose tasklet has ended

@@ -55,7 +55,7 @@ cdef class FdTable:
     # -- descriptors of others -------------------------------------------------------------------------------
 
     cdef int arm_for_wait(self, int fd, int bits) except -1:
-        """Arms a descriptor that others may close or change, whatever the table says of the number.
+        """Arm a descriptor that others may close or change, whatever the table says of the number.
 
         After the wait disarm_after_wait() takes it back.
         """
@@ -97,7 +97,7 @@ cdef class FdTable:
     # -- all of them -----------------------------------------------------------------------------------------
 
     cdef bint is_watching(self) noexcept:
-        """Whether there is a watcher, such as a server that listens."""
+        """Return whether there is a watcher, such as a server that listens."""
         cdef int fd
         for fd in range(self.capacity):
             if self.entries[fd].watcher != NULL:

@@ -1,4 +1,4 @@
-"""What holds between any two steps of the engine, each promise as it is written where its field is declared.
+"""Invariants between any two steps of the engine, each as it is written where its field is declared.
 
 Debug builds check it in census() (tests/core/test_invariants.py).
 """
@@ -9,7 +9,7 @@ cdef int broken(str promise) except -1:
 
 
 cdef Py_ssize_t check_list(LinkedList* row) except -1:
-    """Returns the number of its nodes."""
+    """Return the number of its nodes."""
     cdef Node* node = row.first
     cdef Node* before = NULL
     cdef Py_ssize_t count = 0
@@ -44,7 +44,7 @@ cdef int check_timers(TimerHeap timers) except -1:
 
 
 cdef set check_ready(ReadyQueue* queue):
-    """Returns the addresses of the tasklets in it that go on, as numbers."""
+    """Return the addresses of the tasklets in it that go on, as numbers."""
     cdef size_t i
     cdef set ready = set()
     if queue.count > queue.mask + 1 or queue.mask & (queue.mask + 1):
@@ -98,5 +98,5 @@ cdef int check_scheduler(Scheduler loop) except -1:
 
 
 def check(Scheduler loop not None) -> None:
-    """AssertionError if a promise is broken, in any build."""
+    """Raise AssertionError if a promise is broken, in any build."""
     check_scheduler(loop)

@@ -35,7 +35,7 @@ cdef int64_t allowed = 0        # when it may be given back again, ns
 
 
 cdef int64_t trim(Scheduler loop, int64_t timeout) except -2:
-    """Called before a poll that would wait for `timeout` ns, 0, or NEVER, if nothing is ready. Returns the
+    """Called before a poll that would wait for `timeout` ns, 0, or NEVER, if nothing is ready. Return the
     time for which it may wait."""
     if loop.carriers.count > IDLE_CARRIERS:
         timeout = trim_carriers(loop.carriers, timeout)

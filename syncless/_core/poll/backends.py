@@ -24,5 +24,5 @@ def new_poller() -> Poller:
     """One that is not open yet."""
     choice = os.environ.get("SYNCLESS_LOOP", "")
     if choice and choice not in BACKENDS:
-        raise ValueError(f"SYNCLESS_LOOP={choice!r}: this system has {', '.join(BACKENDS)}")
+        raise ValueError(f"unknown SYNCLESS_LOOP={choice!r}; this system has {', '.join(BACKENDS)}")
     return BACKENDS[choice or next(iter(BACKENDS))]()

@@ -101,7 +101,7 @@ cdef class EpollPoller(Poller):
         return Poller.is_whole(self) and self.is_ours()
 
     cdef bint is_ours(self) noexcept:
-        """Whether the number is that of our epoll: no other has the pipe in it."""
+        """Return whether the number is that of our epoll: no other has the pipe in it."""
         return self.set(EPOLL_CTL_MOD, self.wake_read, EPOLLIN | EPOLLET, PIPE) == 0
 
     cdef int arm(self, int fd, uint32_t gen, int bits) except -1:
@@ -115,7 +115,7 @@ cdef class EpollPoller(Poller):
             # EEXIST: the number was closed and its description lives on in a duplicate; MOD brings the new
             # generation and a fresh look at its readiness.
             elif error != EEXIST or self.set(EPOLL_CTL_MOD, fd, events, data) < 0:
-                raise OSError(error, f"descriptor {fd} cannot be waited for (epoll_ctl)")
+                raise OSError(error, f"cannot wait for descriptor {fd} (epoll_ctl)")
         return READ | WRITE
 
     cdef int disarm(self, int fd) noexcept:

@@ -95,13 +95,13 @@ cdef class KqueuePoller(Poller):
 
     cdef int arm(self, int fd, uint32_t gen, int bits) except -1:
         if syncless_is_regular(fd):
-            raise OSError(EPERM, f"descriptor {fd} cannot be waited for: a regular file is always ready")
+            raise OSError(EPERM, f"cannot wait for descriptor {fd}: a regular file is always ready")
         if (bits & READ and self.change(fd, EVFILT_READ, EV_ADD | EV_CLEAR, gen) < 0) or (
                 bits & WRITE and self.change(fd, EVFILT_WRITE, EV_ADD | EV_CLEAR, gen) < 0):
             if errno != EPIPE and not self.is_whole():
                 self.lost = True                # the loop arms it later
             elif errno != EPIPE:
-                raise OSError(errno, f"descriptor {fd} cannot be waited for (kevent)")
+                raise OSError(errno, f"cannot wait for descriptor {fd} (kevent)")
             self.broken.append((fd, gen))
         return bits
 

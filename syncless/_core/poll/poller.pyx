@@ -95,7 +95,7 @@ cdef class Poller:
         return 0
 
     cdef bint is_of_pipe(self, int fd) noexcept nogil:
-        """Whether the descriptor is still an end of that pipe."""
+        """Return whether the descriptor is still an end of that pipe."""
         cdef struct_stat now
         return fd >= 0 and fstat(fd, &now) == 0 and now.st_ino == self.pipe.st_ino and (
             now.st_dev == self.pipe.st_dev)
@@ -279,14 +279,14 @@ cdef class SelectPoller(Poller):
         self.open_wake_pipe()
         if self.wake_read >= FD_SETSIZE:
             raise OSError(
-                f"the select backend serves descriptors below {FD_SETSIZE}; "
-                "SYNCLESS_LOOP=poll has no such limit")
+                f"the select backend supports only descriptors below {FD_SETSIZE}; SYNCLESS_LOOP=poll has "
+                "no such limit")
         return 0
 
     cdef int arm(self, int fd, uint32_t gen, int bits) except -1:
         if fd >= FD_SETSIZE:
             raise OSError(
-                f"the select backend serves descriptors below {FD_SETSIZE}, not {fd}; "
+                f"the select backend supports only descriptors below {FD_SETSIZE}, not {fd}; "
                 "SYNCLESS_LOOP=poll has no such limit")
         known = self.armed.get(fd)
         if known is not None and known[0] == gen:

@@ -45,15 +45,16 @@ cdef class Carriers:
         return 0
 
     cdef PyGreenlet* next_leader(self) noexcept:
-        """An idle carrier, or a starter, which starts one when it is switched to. Borrowed, see go_idle()."""
+        """Return an idle carrier, or a starter, which starts one when it is switched to. Borrowed, see
+        go_idle()."""
         if self.idle_count:
             self.idle_count -= 1
             return self.idle[self.idle_count]
         return self.starters[self.count & 1]
 
     cdef int go_idle(self, PyGreenlet* target) except -1:
-        """The running carrier goes into the idle list and the target goes on. Returns when it leads again;
-        raises GreenletExit if it is to end. The list's reference is dropped by the carrier itself: one that
+        """The running carrier goes into the idle list and the target goes on. Return when it leads again;
+        raise GreenletExit if it is to end. The list's reference is dropped by the carrier itself: one that
         is kept on the other side of a switch would chain idle carriers to one another."""
         cdef PyGreenlet* me
         if self.idle_count == self.idle_capacity:
@@ -84,7 +85,7 @@ cdef class Carriers:
 
 
 cdef int failed() except -1:
-    """Hands on the exception that is set."""
+    """Hand on the exception that is set."""
     return -1
 
 

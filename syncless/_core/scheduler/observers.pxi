@@ -7,11 +7,11 @@ pays one comparison per switch.
 
 cdef class Observer:
     cdef int begins(self, object tasklet) except -1:
-        """The tasklet starts, or goes on; also when it gave way and nobody else was ready."""
+        """The tasklet starts, or goes on; also when it yielded and nobody else was ready."""
         return 0
 
     cdef int stops(self, object tasklet) except -1:
-        """The tasklet gives way, or has ended."""
+        """The tasklet yields, or has ended."""
         return 0
 
 

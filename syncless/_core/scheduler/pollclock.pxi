@@ -27,7 +27,7 @@ cdef void share_equally(PollClock* clock, int64_t now, int items) noexcept:
 
 
 cdef bint is_poll_due(PollClock* clock) noexcept:
-    """Once it is due it stays so until there was one: a tasklet that gives way asks, and the leader asks
+    """Once it is due it stays so until there was one: a tasklet that yields asks, and the leader asks
     again."""
     cdef int64_t before
     if is_exploring():

@@ -45,7 +45,7 @@ cdef int add_first(ReadyQueue* queue, object item) except -1:
 
 
 cdef Py_ssize_t place_of(ReadyQueue* queue, object item) noexcept:
-    """How many are before it; -1 if it is not there."""
+    """Return how many are before it; -1 if it is not there."""
     cdef size_t i
     for i in range(queue.count):
         if item_at(queue, i) == <PyObject*> item:
@@ -54,7 +54,7 @@ cdef Py_ssize_t place_of(ReadyQueue* queue, object item) noexcept:
 
 
 cdef int remove_item(ReadyQueue* queue, object item) except -1:
-    """Takes it out, if it is there."""
+    """Take it out, if it is there."""
     cdef Py_ssize_t i, at = place_of(queue, item)
     if at < 0:
         return 0

@@ -23,8 +23,8 @@ cdef enum:
 
 
 cdef class Queue:
-    """Queue(maxsize=0)\n--\n\nFirst in, first out (queue.Queue, whose Empty and Full it raises). A maxsize of
-    0 means no bound."""
+    """Queue(maxsize=0)\n--\n\nA FIFO queue, like queue.Queue; it raises queue.Empty and queue.Full. A maxsize
+    of 0 means no bound."""
 
     def __init__(self, Py_ssize_t maxsize=0):
         self.maxsize = max(0, maxsize)
@@ -35,7 +35,7 @@ cdef class Queue:
         return GenericAlias(cls, item)          # Queue[int], for annotations
 
     def put(self, item, block=True, timeout=None) -> None:
-        """Adds an item, waiting for room at most `timeout` seconds, then raises queue.Full."""
+        """Add an item. Wait for room for at most `timeout` seconds, then raise queue.Full."""
         cdef BaseTasklet me
         cdef int64_t deadline
         if self.hand_over(item):
@@ -67,7 +67,7 @@ cdef class Queue:
         return self.maxsize == 0 or self.count < self.maxsize
 
     cdef bint hand_over(self, object item) except -1:
-        """Gives the item to the first getter, if one waits."""
+        """Give the item to the first getter, if one waits."""
         cdef BaseTasklet getter
         while self.getters.first != NULL:
             getter = queue_pop(&self.getters)
@@ -85,7 +85,7 @@ cdef class Queue:
         return 0
 
     def get(self, block=True, timeout=None):
-        """Takes the first item, waiting for one at most `timeout` seconds, then raises queue.Empty."""
+        """Take the first item. Wait for one for at most `timeout` seconds, then raise queue.Empty."""
         cdef BaseTasklet me
         cdef int64_t deadline
         if self.count:
@@ -255,7 +255,7 @@ cdef class _Ordered:
 
 
 cdef class LifoQueue(Queue):
-    """LifoQueue(maxsize=0)\n--\n\nLast in, first out (queue.LifoQueue)."""
+    """LifoQueue(maxsize=0)\n--\n\nA LIFO queue, like queue.LifoQueue."""
 
     def __init__(self, Py_ssize_t maxsize=0):
         self.maxsize = max(0, maxsize)
@@ -263,8 +263,8 @@ cdef class LifoQueue(Queue):
 
 
 cdef class PriorityQueue(Queue):
-    """PriorityQueue(maxsize=0)\n--\n\nThe least item first (queue.PriorityQueue). An item is compared in its
-    put(), which raises the error if that fails."""
+    """PriorityQueue(maxsize=0)\n--\n\nA queue that returns the least item first, like queue.PriorityQueue.
+    put() compares the item, and raises the error if that fails."""
 
     def __init__(self, Py_ssize_t maxsize=0):
         self.maxsize = max(0, maxsize)
@@ -307,7 +307,7 @@ cdef class PriorityQueue(Queue):
 
 cdef class JoinableQueue(Queue):
     """JoinableQueue(maxsize=0)\n--\n\nA Queue whose join() waits until task_done() has been called for each
-    item (queue.Queue)."""
+    item, as in queue.Queue."""
 
     @property
     def unfinished(self) -> int:
@@ -315,7 +315,8 @@ cdef class JoinableQueue(Queue):
         return self.accepted - self.finished
 
     def task_done(self) -> None:
-        """Says that an item that was taken has been processed. ValueError if all have been."""
+        """Report that a taken item has been processed. Raise ValueError if called more often than there were
+        items."""
         if self.finished == self.accepted:
             raise ValueError("task_done() called too many times")
         self.finished += 1
@@ -323,7 +324,7 @@ cdef class JoinableQueue(Queue):
             wake_all(&self.joiners)
 
     def join(self, timeout=None) -> bool:
-        """Waits until all items have been processed, at most `timeout` seconds. Returns whether they
+        """Wait until all items have been processed, for at most `timeout` seconds. Return whether they
         have."""
         cdef int64_t deadline
         get_loop()
@@ -401,12 +402,12 @@ cdef class Channel(Meeting):
         return 0
 
     def send(self, value, timeout=None) -> None:
-        """Gives the value to a receiver; waits for one. TimeoutError after `timeout` seconds, ValueError if
-        closed."""
+        """Wait for a receiver, and give it the value. Raise TimeoutError after `timeout` seconds, ValueError
+        if the channel is closed."""
         self.hand_over(value, None, timeout)
 
     def send_exception(self, exception, *args) -> None:
-        """Raises an exception (an instance, or a class with its arguments) in the receiver."""
+        """Raise an exception (an instance, or a class with its arguments) in the receiver."""
         if isinstance(exception, type):
             exception = exception(*args)
         if not isinstance(exception, BaseException):
@@ -414,8 +415,8 @@ cdef class Channel(Meeting):
         self.hand_over(None, exception, None)
 
     def receive(self, timeout=None):
-        """Takes a value from a sender; waits for one. TimeoutError after `timeout` seconds, ValueError if
-        closed."""
+        """Wait for a sender, and return its value. Raise TimeoutError after `timeout` seconds, ValueError if
+        the channel is closed."""
         cdef BaseTasklet other
         cdef int64_t deadline
         get_loop()                              # before the look at who waits, see sync.pyx
@@ -484,7 +485,7 @@ cdef class Channel(Meeting):
         return 0
 
     def close(self) -> None:
-        """Closes the channel: waiting tasklets get a ValueError, and iteration ends."""
+        """Close the channel: waiting tasklets get a ValueError, and iteration ends."""
         cdef BaseTasklet other
         self.closed = True
         while self.receivers.first != NULL:

@@ -55,11 +55,11 @@ cdef class Case(StandIn):
         self.source = source
 
     cdef bint ready(self) noexcept:
-        """Whether take() would not wait. Runs no Python code."""
+        """Return whether take() would not wait. Run no Python code."""
         return False
 
     cdef object take(self):
-        """Takes it at once."""
+        """Take it at once."""
         raise NotImplementedError("a Case defines take()")
 
     cdef int enter(self) except -1:
@@ -83,7 +83,7 @@ cdef class Case(StandIn):
         return 0
 
     cdef object result(self, object value):
-        """The result of select() for the value with which it was woken."""
+        """Return the result of select() for the value with which it was woken."""
         return value
 
     cdef int undo(self, object value) except -1:
@@ -310,8 +310,8 @@ cdef Case case_of(object source):
 
 
 def readable(fd) -> Case:
-    """For select(): ready when a descriptor (an int, or an object with fileno()) can be read without waiting,
-    or has failed."""
+    """Return a case for select() that is ready when a descriptor (an int, or an object with fileno()) can be
+    read without waiting, or has failed."""
     case = FdCase(fd)
     case.fd = fd if isinstance(fd, int) else fd.fileno()
     case.bit = READ
@@ -320,7 +320,8 @@ def readable(fd) -> Case:
 
 
 def writable(fd) -> Case:
-    """For select(): ready when a descriptor can be written without waiting, or has failed."""
+    """Return a case for select() that is ready when a descriptor can be written without waiting, or has
+    failed."""
     case = FdCase(fd)
     case.fd = fd if isinstance(fd, int) else fd.fileno()
     case.bit = WRITE
@@ -328,21 +329,21 @@ def writable(fd) -> Case:
 
 
 def after(seconds) -> Case:
-    """For select(): ready after `seconds`."""
+    """Return a case for select() that is ready after `seconds`."""
     case = AfterCase(seconds)
     case.when = deadline_after(seconds)
     return case
 
 
 def putting(Queue queue not None, item) -> Case:
-    """For select(): puts the item into the queue when there is room."""
+    """Return a case for select() that puts the item into the queue when there is room."""
     case = PutCase(queue)
     case.item = item
     return case
 
 
 def sending(channel, value) -> Case:
-    """For select(): sends the value on the channel when there is a receiver."""
+    """Return a case for select() that sends the value on the channel when there is a receiver."""
     if not isinstance(channel, Channel):
         for kind in scheduler.case_makers:
             if isinstance(channel, kind):
@@ -386,13 +387,13 @@ cdef Case wait_at_end(list cases, int64_t deadline):
 
 
 def select(cases, timeout=None):
-    """Waits until the first of the cases is ready, and takes it. Returns its index and its value; (None,
-    None) after `timeout` seconds.
+    """Wait until one of the cases is ready, and take it. Return its index and its value, or (None, None)
+    after `timeout` seconds.
 
     A case is a channel (receive), a queue (get), an event (set), a tasklet (ended), a lock or semaphore
     (acquire), an AsyncResult, a socket or descriptor (can be read); or what sending(), putting(), readable(),
-    writable() and after() return. Of several ready cases one is chosen at random. The value is the one that
-    was received or taken, else None. An exception of receive() is raised.
+    writable() and after() return. Of several ready cases one is chosen at random. The value is the received
+    or taken value, else None. An exception from receive() is raised.
     """
     cdef Loop loop = get_loop()
     cdef Selection selection = Selection()
@@ -411,7 +412,7 @@ def select(cases, timeout=None):
     for i in range(n):
         case = <Case> all_cases[i]
         if case.selection is not None:
-            raise ValueError("a case can be used once, in one select()")
+            raise ValueError("a case can be used only once, in one select()")
         case.selection = selection
         case.serial = selection.owner.serial
         case.place = i

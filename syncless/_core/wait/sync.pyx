@@ -33,7 +33,7 @@ include "sync/graces.pxi"
 
 
 cdef class Event:
-    """Event()\n--\n\nA flag that tasklets wait for (threading.Event)."""
+    """Event()\n--\n\nA flag that tasklets wait for, like threading.Event."""
 
     def is_set(self) -> bool:
         return self.flag
@@ -41,7 +41,7 @@ cdef class Event:
     ready = is_set
 
     def set(self) -> None:
-        """Raises the flag and wakes all waiters. May be called in any thread."""
+        """Set the flag and wake all waiters. May be called in any thread."""
         self.flag = True
         wake_all(&self.waiters)
         if self.callbacks is not None:
@@ -49,7 +49,7 @@ cdef class Event:
             self._tell(callbacks)
 
     def _tell(self, callbacks):
-        """Calls them all. An interrupt of the running tasklet (a kill, a Timeout, Ctrl-C) is raised after
+        """Call them all. An interrupt of the running tasklet (a kill, a Timeout, Ctrl-C) is raised after
         that."""
         interrupt = None
         for callback in callbacks:
@@ -66,7 +66,7 @@ cdef class Event:
         self.flag = False
 
     def wait(self, timeout=None) -> bool:
-        """Waits for set(), at most `timeout` seconds. Returns False when they have passed."""
+        """Wait for set(), at most `timeout` seconds. Return False when they have passed."""
         cdef int64_t deadline
         if self.flag:
             return True
@@ -77,15 +77,15 @@ cdef class Event:
         return wait_in(&self.waiters, "event", self, deadline) == WOKEN
 
     def add_done_callback(self, callback) -> None:
-        """`callback(event)` is called once at the next set(); at once if it is set. It must not block; its
-        errors are reported."""
+        """Call `callback(event)` once at the next set(); immediately if the event is set. The callback must
+        not block; its errors are reported."""
         if self.flag:
             self._tell([callback])
         else:
             self.callbacks = with_callback(self.callbacks, callback)
 
     def remove_done_callback(self, callback) -> int:
-        """Removes the callback; returns how often it was registered."""
+        """Remove the callback. Return how often it was registered."""
         return drop_callback(self.callbacks, callback)
 
     def __repr__(self):
@@ -93,14 +93,14 @@ cdef class Event:
 
 
 cdef uint64_t running() noexcept:
-    """The serial number of the running tasklet."""
+    """Return the serial number of the running tasklet."""
     cdef Loop loop = peek_loop()
     return loop.current.serial if loop is not None and loop.current is not None else 0
 
 
 cdef class Semaphore:
-    """Semaphore(value=1)\n--\n\nAt most that many tasklets are between acquire() and release()
-    (threading.Semaphore)."""
+    """Semaphore(value=1)\n--\n\nAt most `value` tasklets are between acquire() and release(), as with
+    threading.Semaphore."""
 
     def __init__(self, Py_ssize_t value=1):
         if value < 0:
@@ -143,13 +143,13 @@ cdef class Semaphore:
         return 0
 
     def acquire(self, blocking=True, timeout=None) -> bool:
-        """Takes a unit, waiting for one at most `timeout` seconds. Returns whether it got one."""
+        """Take a unit; wait for one for at most `timeout` seconds. Return whether a unit was taken."""
         if not blocking and timeout is not None:
             raise ValueError("can't specify timeout for non-blocking acquire")
         return self.acquire_unit(blocking, timeout)
 
     def release(self, Py_ssize_t n=1) -> None:
-        """Returns n units. May be called in any thread."""
+        """Give back n units. May be called in any thread."""
         if n < 1:
             raise ValueError("n must be one or more")
         while n:
@@ -157,7 +157,7 @@ cdef class Semaphore:
             n -= 1
 
     def locked(self) -> bool:
-        """Whether acquire() would wait."""
+        """Return whether acquire() would wait."""
         return self.value == 0
 
     def __enter__(self):
@@ -171,13 +171,15 @@ cdef class Semaphore:
 
 
 cdef class Lock(Semaphore):
-    """Lock()\n--\n\nA lock that one tasklet at a time holds; any tasklet may release it (threading.Lock)."""
+    """Lock()\n--\n\nA lock that one tasklet at a time holds; any tasklet may release it, as with
+    threading.Lock."""
 
     def __init__(self):
         self.value = 1
 
     def acquire(self, blocking=True, timeout=-1) -> bool:
-        """Takes the lock, waiting at most `timeout` seconds (-1: forever). Returns whether it got it."""
+        """Take the lock; wait for at most `timeout` seconds (-1: forever). Return whether the lock was
+        taken."""
         if timeout is not None and timeout != -1:
             if not blocking:
                 raise ValueError("can't specify a timeout for a non-blocking call")
@@ -187,7 +189,7 @@ cdef class Lock(Semaphore):
         return self.acquire_unit(blocking, None)
 
     def release(self) -> None:
-        """Releases the lock, or hands it to the longest waiter. RuntimeError if it is not held."""
+        """Release the lock, or hand it to the longest waiter. Raise RuntimeError if it is not held."""
         if self.value:
             raise RuntimeError("release unlocked lock")
         self.release_unit()

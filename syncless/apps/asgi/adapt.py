@@ -1,4 +1,4 @@
-"""Which applications speak ASGI."""
+"""Tests for applications that speak ASGI."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from syncless.apps.signature import ASGI, CO_COROUTINE, check, is_plain, takes
 
 
 def is_asgi(thing: Any) -> bool:
-    """Whether calling it makes a coroutine, as ASGI 3 demands, or an object that is awaited, as Starlette's
-    HTTPEndpoint. A functools.partial is looked through."""
+    """Return whether calling it returns a coroutine, as ASGI 3 requires, or an awaitable object, as with
+    Starlette's HTTPEndpoint. A functools.partial is looked through."""
     while hasattr(thing, "func") and hasattr(thing, "keywords"):
         thing = thing.func
     if is_plain(thing):
@@ -23,8 +23,8 @@ def is_asgi(thing: Any) -> bool:
 
 
 def is_asgi2(thing: Any) -> bool:
-    """Whether it is a double callable of ASGI 2: application(scope) gives a coroutine function that takes
-    receive and send."""
+    """Return whether it is a double callable of ASGI 2: application(scope) gives a coroutine function that
+    takes receive and send."""
     if isinstance(thing, type):
         import inspect
 
@@ -34,14 +34,14 @@ def is_asgi2(thing: Any) -> bool:
 
 
 def as_asgi(application: Any) -> Any:
-    """The application, if it can be called as ASGI 3; TypeError for what cannot."""
+    """Return the application, if it can be called as ASGI 3; raise TypeError for what cannot."""
     if is_asgi2(application):
         raise TypeError(
-            f"{application!r} is an ASGI 2 application, called in two steps; syncless speaks ASGI 3: give an "
-            "instance that is called with (scope, receive, send), or wrap it: "
+            f"{application!r} is an ASGI 2 application, called in two steps; syncless speaks ASGI 3: pass "
+            "an instance that is called with (scope, receive, send), or wrap it: "
             "asgiref.compatibility.guarantee_single_callable(app)"
         )
     if not callable(application):
-        raise TypeError(f"cannot serve {application!r} as ASGI: it cannot be called")
+        raise TypeError(f"cannot serve {application!r} as ASGI: it is not callable")
     check(application, ASGI)
     return application

@@ -63,7 +63,7 @@ cdef class ScopeMaker:
         self.last_raw_path, self.last_path = b"/", "/"
 
     cdef dict make(self, const Incoming* incoming):
-        """The scope of a head that RequestHeads.scan() found just now: no allocation may come between,
+        """Return the scope of a head that RequestHeads.scan() found just now: no allocation may come between,
         because it may run a finaliser that switches to another connection."""
         cdef const char* data = incoming.data
         cdef const head* found = incoming.found
@@ -119,8 +119,8 @@ cdef class ScopeMaker:
         return 0
 
     cdef list fields(self, const char* data, const head* found, bint trusted):
-        """The header fields, names in lower case; those in which a proxy speaks of its client only if the
-        peer is trusted."""
+        """Return the header fields, names in lower case; those in which a proxy speaks of its client only if
+        the peer is trusted."""
         cdef list fields = []
         cdef const head_header* header
         cdef int i, known
@@ -159,8 +159,8 @@ cdef class KeptScope:
         return dict_version(self.extensions) + version_of(self.state) + version_of(self.tls)
 
     cdef bint is_untouched(self) noexcept:
-        """Whether the scope is as the application got it, and nothing else refers to it or its parts any
-        more: the same request could have it again."""
+        """Return whether the scope is as the application got it, and nothing else refers to it or its parts
+        any more: the same request could have it again."""
         cdef Py_ssize_t i
         if (
             Py_REFCNT(<PyObject*> self.scope) != 1 or Py_REFCNT(<PyObject*> self.fields) != 2
@@ -225,7 +225,7 @@ cdef class ASGIApplication(Application):
         return exchange
 
     cdef KeptScope kept(self, dict scope, int fd, int64_t serial):
-        """Notes what the scope of the head with this number is like, if that is still there."""
+        """Note what the scope of the head with this number is like, if that is still there."""
         cdef Memory* memory = memory_of(self.heads, fd)
         cdef KeptScope kept
         if memory == NULL or memory.serial != serial:

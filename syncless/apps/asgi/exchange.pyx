@@ -199,7 +199,7 @@ cdef class ASGIExchange(Conversation):
         return outcome
 
     cdef int answer(self) except -1:
-        """Calls the application and waits for its response."""
+        """Call the application and wait for its response."""
         cdef bint waited = False
         cdef KeptFunctions own = self.trace_anew() if is_traced(self.loop.thread_state) else None
         cdef PyObject* before = functions_now() if is_traced(self.loop.thread_state) else NULL
@@ -242,7 +242,7 @@ cdef class ASGIExchange(Conversation):
 
     cdef KeptFunctions trace_anew(self):
         """A tool that follows all threads takes the task for another than the tasklet that makes its first
-        step. Returns the functions of the tasklet; None if there is no such tool."""
+        step. Return the functions of the tasklet; None if there is no such tool."""
         cdef KeptFunctions own
         if names_of_threading.get("_trace_hook") is None and names_of_threading.get("_profile_hook") is None:
             return None
@@ -278,7 +278,7 @@ cdef class ASGIExchange(Conversation):
         return self.scope if self.switch_hook is self else None
 
     cdef int wait_for_answer(self) except -1:
-        """The task goes on in the loop. Parks until it has answered or ended."""
+        """The task goes on in the loop. Park until it has answered or ended."""
         cdef Loop engine = get_loop()
         if self.peer.pending():
             self.peer.send_soon()
@@ -303,7 +303,7 @@ cdef class ASGIExchange(Conversation):
         return 0
 
     cdef int pause(self, Loop engine, const char* why) except -1:
-        """Parks until go_on(), or until the client leaves."""
+        """Park until go_on(), or until the client leaves."""
         self.waits = True
         try:
             engine.park(why, self.task, NEVER)
@@ -369,7 +369,8 @@ cdef class ASGIExchange(Conversation):
     # -- receive() -------------------------------------------------------------------------------------------
 
     cdef object next_message(self):
-        """The iterator that gives the next message: first what the client has sent, then that it has left."""
+        """Return the iterator that gives the next message: first what the client has sent, then that it has
+        left."""
         if self.response.complete or self.stops:
             return given({"type": "http.disconnect"})
         if not self.messages.complete:
@@ -469,7 +470,7 @@ cdef class ASGIExchange(Conversation):
         self.send_early_hints([(b"link", link) for link in message.get("links", ())])
 
     def _send_trailers(self, dict message):
-        """Sent if the response has a place for them and the client wants them."""
+        """Send trailers if the response has a place for them and the client accepts them."""
         lines = trailer_lines(message)
         if self.response.takes_trailers() and takes_trailers(self.scope["headers"]):
             self.trailer_lines += lines
@@ -509,7 +510,7 @@ cdef class ASGIExchange(Conversation):
             self.end_body(more)
 
     cdef object later(self, object function, tuple args):
-        """A future for the end of a call that may wait for the client."""
+        """Return a future for the end of a call that may wait for the client."""
         if self.turns is None:
             self.turns = Lock()
         return call_in_tasklet(self.dispatcher.loop, function, *args)
@@ -565,9 +566,9 @@ cdef class WebSocketExchange(ASGIExchange):
         return ASGIExchange.respond(self) if unchecked_begin(self) >= 0 else -1
 
     cdef int begin_websocket(self) except -1:
-        """The scope becomes that of a WebSocket, if there can be one; ClientError. In the request's tasklet,
-        because the library for frames is imported for the first one: the loop itself cannot wait until
-        another tasklet has imported it."""
+        """The scope becomes that of a WebSocket, if there can be one; raise ClientError. In the request's
+        tasklet, because the library for frames is imported for the first one: the loop itself cannot wait
+        until another tasklet has imported it."""
         cdef dict scope = self.scope
         self.websocket.check()
         self.progress = CONNECTING
@@ -585,7 +586,7 @@ cdef class WebSocketExchange(ASGIExchange):
         return 0
 
     cdef int wait_for_answer(self) except -1:
-        """Reads messages until the application has ended."""
+        """Read messages until the application has ended."""
         cdef Loop engine = get_loop()
         self.task.add_done_callback(self._woken)
         try:
@@ -757,7 +758,7 @@ cdef class WebSocketExchange(ASGIExchange):
         self.wake_receivers()
 
     cdef object deny(self, str kind, dict message):
-        """The denial response."""
+        """Return the denial response."""
         if kind == "websocket.http.response.start":
             self.progress = DENIED
             self.start_response(message)

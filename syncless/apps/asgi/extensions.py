@@ -25,8 +25,8 @@ FORBIDDEN = {
 
 
 def file_region(file: Any, offset: int | None, count: int | None) -> tuple[int, int]:
-    """Offset and size of a part of an open file: from its position and to its end by default. A buffered file
-    has another position than its descriptor, and may have bytes to write."""
+    """Return offset and size of a part of an open file: by default, from its position to its end. A buffered
+    file has another position than its descriptor, and may have bytes to write."""
     region = region_of(file)
     fd = file.fileno()
     if offset is None:
@@ -35,7 +35,7 @@ def file_region(file: Any, offset: int | None, count: int | None) -> tuple[int, 
 
 
 def trailer_lines(message: dict[str, Any]) -> bytes:
-    """The fields of an http.response.trailers. ValueError."""
+    """Return the fields of an http.response.trailers. Raise ValueError on failure."""
     lines = []
     for name, value in message.get("headers", ()):
         if not is_field(name, value) or name.lower() in FORBIDDEN:
@@ -45,14 +45,14 @@ def trailer_lines(message: dict[str, Any]) -> bytes:
 
 
 def takes_trailers(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether the client of a request with these header fields keeps trailers (RFC 9110, 6.5.1)."""
+    """Return whether the client of a request with these header fields keeps trailers (RFC 9110, 6.5.1)."""
     values = b",".join(value for name, value in headers if name == b"te")
     return b"trailers" in [word.strip() for word in values.lower().split(b",")]
 
 
 def is_event_stream(fields: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether the client of a response with these fields comes again when it ends (HTML, 9.2): it may end
-    after any event."""
+    """Return whether the client of a response with these fields comes again when it ends (HTML, 9.2): it may
+    end after any event."""
     kinds = [value for name, value in fields if name.lower() == b"content-type"]
     return bool(kinds) and kinds[0].lower().startswith(b"text/event-stream")
 
@@ -61,8 +61,9 @@ VERSIONS = {"TLSv1": 0x0301, "TLSv1.1": 0x0302, "TLSv1.2": 0x0303, "TLSv1.3": 0x
 
 
 def tls_extension(connection: ssl.SSLObject) -> dict[str, Any]:
-    """Of a connection whose handshake is over. The ssl module tells neither the server's certificate nor the
-    number of the cipher suite: those keys are None, which the specification allows."""
+    """Return the TLS extension of a connection after its handshake. The ssl module reports neither the
+    server's certificate nor the number of the cipher suite, so these keys are None, as the specification
+    allows."""
     certificate = connection.getpeercert(True)
     names = (connection.getpeercert() or {}).get("subject", ()) if certificate else ()
     return {
@@ -90,7 +91,7 @@ SHORT = {
 
 
 def _distinguished(subject: Any) -> str | None:
-    """The name in the form of RFC 4514: the most specific part first."""
+    """Return the name in the form of RFC 4514: the most specific part first."""
     parts = [
         "+".join(f"{SHORT.get(key, key)}={_escaped(value)}" for key, value in names)
         for names in reversed(subject)

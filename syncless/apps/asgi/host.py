@@ -56,8 +56,8 @@ class ASGIHost(Host):
     def begin(self, server: Serving) -> None:
         if server.compression is not None:
             raise ValueError(
-                "compress works for WSGI applications; an ASGI application compresses by a middleware of its "
-                "framework, such as starlette.middleware.gzip.GZipMiddleware"
+                "compress works only for WSGI applications; for ASGI, use a middleware of the framework, "
+                "such as starlette.middleware.gzip.GZipMiddleware"
             )
         self._loop = running_loop()
         if self._loop is None:
@@ -75,12 +75,14 @@ class ASGIHost(Host):
         lifespan = Lifespan(self.call, server.logs.errors)
         if not await lifespan.startup():
             if self.lifespan == "on":
-                raise ApplicationFailed("the application has no lifespan, and lifespan is on")
+                raise ApplicationFailed(
+                    'lifespan is "on", but the application does not support lifespan events'
+                )
         else:
             self._lifespan, self._state = lifespan, lifespan.state
 
     def end(self, seconds: float) -> None:
-        """Cancels the background work that takes longer than `seconds`."""
+        """Cancel the background work that takes longer than `seconds`."""
         if self._tasks is not None and not self._tasks.wait(seconds):
             self._tasks.cancel()
             self._tasks.wait(1.0)

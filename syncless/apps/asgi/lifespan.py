@@ -32,7 +32,7 @@ class Lifespan:
         self._task: asyncio.Task[None] | None = None
 
     async def startup(self) -> bool:
-        """Returns whether the application has a lifespan. ApplicationFailed if its start fails."""
+        """Return whether the application has a lifespan. Raise ApplicationFailed if its start fails."""
         self._task = asyncio.create_task(self._run())
         self._messages.put_nowait({"type": "lifespan.startup"})
         started = asyncio.create_task(self._started.wait())
@@ -49,7 +49,7 @@ class Lifespan:
         return True
 
     async def shutdown(self) -> None:
-        """Tells the application that the last request has been answered, and waits for it."""
+        """Tell the application that the last response has been sent, and wait for it."""
         if self._task is None or self._task.done():
             return
         self._messages.put_nowait({"type": "lifespan.shutdown"})
@@ -84,7 +84,7 @@ class Lifespan:
         elif kind == "lifespan.shutdown.complete":
             self._stopped.set()
         elif kind in ("lifespan.startup.failed", "lifespan.shutdown.failed"):
-            self._failure = str(message.get("message") or "the application gives no reason") + "\n"
+            self._failure = str(message.get("message") or "the application gave no reason") + "\n"
             (self._started if kind == "lifespan.startup.failed" else self._stopped).set()
         else:
             raise _WrongMessage(f"an application cannot send the message {kind!r} in its lifespan")

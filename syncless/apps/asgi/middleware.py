@@ -15,7 +15,7 @@ from syncless.http.content.static.files import StaticFiles
 
 
 class StaticFilesMiddleware:
-    """Answers requests for static files, and calls the application for all others."""
+    """Serves static files, and calls the application for all other requests."""
 
     def __init__(self, application: Any, files: StaticFiles):
         self.application = application

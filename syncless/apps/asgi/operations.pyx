@@ -57,7 +57,7 @@ cdef object RECEIVE = object()              # in the place of a message
 @cython.freelist(16)
 cdef class Operation:
     cdef object start(self):
-        """The iterator that `await` drives."""
+        """Return the iterator that `await` drives."""
         if self.message is RECEIVE:
             if self.request is None:
                 return given({"type": "http.disconnect"})
@@ -106,7 +106,7 @@ cdef class OperationFunction:
 
     def __call__(self, *args):
         if len(args) != self.takes:
-            raise TypeError(f"{self.__name__}() takes {self.takes} arguments, and is given {len(args)}")
+            raise TypeError(f"{self.__name__}() takes {self.takes} arguments ({len(args)} given)")
         return self.operation(args[0] if args else RECEIVE)
 
     @property
@@ -160,7 +160,7 @@ cdef class BodyMessages:
         self.loop = loop
 
     cdef object next_message(self):
-        """The iterator that gives the next message."""
+        """Return the iterator that gives the next message."""
         cdef bytes piece
         if self.reader is None and self.message is None and self.failure is None:
             if self.body.framing.ended:
@@ -174,7 +174,7 @@ cdef class BodyMessages:
                 return given({"type": "http.request", "body": piece, "more_body": not self.complete})
             self.reader = spawn(self._read)
         elif self.receiver is not None and not self.receiver.done():
-            raise RuntimeError("another task waits in receive() already")
+            raise RuntimeError("another task is already waiting in receive()")
         self.receiver = self.loop.create_future()
         if self.reader is None:
             self.hand_over()
@@ -190,7 +190,7 @@ cdef class BodyMessages:
         return 0
 
     cdef bytes piece_now(self):
-        """Bytes that have come; None if it has to wait for them, or might."""
+        """Return bytes that have come; None if it has to wait for them, or might."""
         cdef bytes piece
         cdef char* data = NULL
         cdef Py_ssize_t room, n
@@ -225,7 +225,7 @@ cdef class BodyMessages:
         self.hand_over()
 
     cdef int hand_over(self) except -1:
-        """Gives the task that waits in receive() what was read for it."""
+        """Give the task that waits in receive() what was read for it."""
         if self.receiver is None or self.receiver.done():
             return 0
         message, self.message = self.message, None

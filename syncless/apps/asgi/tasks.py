@@ -25,7 +25,7 @@ class Tasks:
         return len(self._tasks)
 
     def keep(self, task: asyncio.Task[Any], name: str, error_log: ErrorLog) -> None:
-        """The task of the request with that name goes on."""
+        """Keep the task of the request with that name running."""
 
         def ended(task: asyncio.Task[Any]) -> None:
             self._tasks.discard(task)
@@ -42,7 +42,7 @@ class Tasks:
         task.add_done_callback(ended)
 
     def wait(self, seconds: float) -> bool:
-        """Waits for their end. Returns whether all have ended."""
+        """Wait for their end. Return whether all have ended."""
         return self._none.wait(seconds)
 
     def cancel(self) -> None:

@@ -24,14 +24,14 @@ WSGIApplication = Callable[..., Iterable[bytes]]
 
 
 def as_wsgi(application: Any) -> WSGIApplication:
-    """The WSGI callable for anything that can be served; TypeError for anything else, and the errors of
-    `load` for a name."""
+    """Return the WSGI callable for anything that can be served; raise TypeError for anything else, and the
+    errors of `load` for a name."""
     if isinstance(application, str):
         application = load(application)
     if is_asgi(application):
         raise TypeError(
-            f"{application!r} is an ASGI application, and a WSGI one is needed here; serve it by the command "
-            "syncless without --interface, or wrap it: a2wsgi.ASGIMiddleware(app)"
+            f"expected a WSGI application, but {application!r} is an ASGI application; serve it with the "
+            "command syncless, without --interface, or wrap it: a2wsgi.ASGIMiddleware(app)"
         )
     if isinstance(application, type):
         if _is_handler(application):
@@ -58,7 +58,7 @@ def _is_handler(application: type) -> bool:
 
 
 def _is_cherrypy_root(thing: Any) -> bool:
-    """Whether some method of it is exposed as CherryPy's decorator marks it."""
+    """Return whether some method of it is exposed as CherryPy's decorator marks it."""
     return "cherrypy" in sys.modules and any(
         getattr(getattr(thing, name, None), "exposed", False) is True
         for name in dir(thing)
@@ -98,7 +98,7 @@ class _RequestFile(io.BufferedIOBase):
 
 
 def request_target(environ: dict[str, Any]) -> str:
-    """The path and the query of a request line, written anew."""
+    """Return the path and the query of a request line, written anew."""
     path = quote(environ["PATH_INFO"].encode("latin-1"), safe="/:@!$&'()*+,;=~-._")
     return f"{path}?{environ['QUERY_STRING']}" if environ["QUERY_STRING"] else path
 

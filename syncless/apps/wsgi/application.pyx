@@ -67,7 +67,7 @@ for _i in range(PARTS):
 
 
 cdef str key_of(str name):
-    """The environ key of a header field, whose name is in lower case."""
+    """Return the environ key of a header field, whose name is in lower case."""
     key = name.upper().replace("-", "_")
     return key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + key
 
@@ -167,8 +167,8 @@ cdef class WSGIExchange(Exchange):
         return 0
 
     cdef bint reusable(self) noexcept:
-        """Whether the environ is as the application got it, and nothing refers to it or its input any more:
-        the same request could have it again."""
+        """Return whether the environ is as the application got it, and nothing refers to it or its input any
+        more: the same request could have it again."""
         return (
             Py_REFCNT(<PyObject*> self.request.values) == 1
             and dict_version(self.request.values) == self.environ_version
@@ -199,7 +199,7 @@ cdef class WSGIExchange(Exchange):
         return outcome
 
     cdef int answer(self) except -1:
-        """Calls the application and sends what it returns."""
+        """Call the application and send what it returns."""
         if Py_REFCNT(<PyObject*> self.start_response) > 1 or Py_REFCNT(<PyObject*> self.start.write) > 1:
             self.renew_start()                      # the application has kept the last request's
         self.start.exchange = self.start.write.exchange = self
@@ -223,7 +223,7 @@ cdef class WSGIExchange(Exchange):
         return self.answer_in_turn(result)
 
     cdef int answer_in_turn(self, object result) except -1:
-        """Sends what an iterable gives, as it comes; or a file."""
+        """Send what an iterable gives, as it comes; or a file."""
         try:
             if self.upgraded:
                 return 0
@@ -242,7 +242,7 @@ cdef class WSGIExchange(Exchange):
         return 0
 
     cdef int answer_parts(self, object parts) except -1:
-        """Sends a list or a tuple."""
+        """Send a list or a tuple."""
         cdef Py_ssize_t total = 0
         for part in parts:
             if not isinstance(part, bytes):
@@ -280,11 +280,11 @@ cdef class WSGIExchange(Exchange):
     cdef int tell_cut(self) except -1:
         length = self.response.length
         self.listener.error_log.warning(
-            f"{self.name}: the body is longer than its Content-Length of {length}; cut off", self)
+            f"{self.name}: the body is longer than its Content-Length of {length}; rest dropped", self)
         return 0
 
     cdef bint send_wrapped_file(self, object wrapper) except -1:
-        """The body is a file: by sendfile, if it is one that has a descriptor. Returns whether it was
+        """The body is a file: by sendfile, if it is one that has a descriptor. Return whether it was
         sent."""
         if self.response.status is None or self.response.committed:
             return False
@@ -326,7 +326,7 @@ SECRET = ("authorization", "cookie", "proxy-authorization", "x-csrf-token")
 
 
 def _tls_variables(connection) -> dict:
-    """The variables of a connection whose handshake is over, as mod_ssl names them."""
+    """Return the variables of a connection whose handshake is over, as mod_ssl names them."""
     cipher = connection.cipher()
     variables = {
         "HTTPS": "on", "SSL_PROTOCOL": connection.version() or "", "SSL_CIPHER": cipher[0] if cipher else ""}
@@ -374,7 +374,7 @@ cdef class WSGIApplication(Application):
         return exchange
 
     cdef WSGIExchange fill(self, WSGIExchange exchange, const Incoming* incoming):
-        """An exchange, this one if there is one, with an environ of its own."""
+        """Return an exchange, this one if there is one, with an environ of its own."""
         cdef int64_t serial = self.heads.scanned
         cdef dict environ = self.environs.make(incoming)
         if exchange is None:
@@ -412,20 +412,20 @@ cdef enum:
 
 
 cdef inline bint same(object text, const char* data, Py_ssize_t size) noexcept:
-    """Whether the str is these latin-1 bytes."""
+    """Return whether the str is these latin-1 bytes."""
     return (PyUnicode_GET_LENGTH(text) == size and PyUnicode_KIND(text) == 1
         and memcmp(PyUnicode_DATA(text), data, size) == 0)
 
 
 cdef inline bint begins(str text, bytes start) noexcept:
-    """Whether the ASCII str begins with these bytes."""
+    """Return whether the ASCII str begins with these bytes."""
     cdef Py_ssize_t size = PyBytes_GET_SIZE(start)
     return (PyUnicode_GET_LENGTH(text) >= size
         and memcmp(PyUnicode_DATA(text), PyBytes_AS_STRING(start), size) == 0)
 
 
 cdef str environ_key(const char* name, Py_ssize_t size):
-    """The key for the field with this name, which is ASCII."""
+    """Return the key for the field with this name, which is ASCII."""
     cdef str key = PyUnicode_New(5 + size, 127)
     cdef char* into = <char*> PyUnicode_DATA(key)
     cdef Py_ssize_t i
@@ -440,7 +440,7 @@ cdef str environ_key(const char* name, Py_ssize_t size):
 
 
 cdef str port_text(int port):
-    """A port in decimal digits; -1, of a UNIX socket: an empty string."""
+    """Return a port in decimal digits; -1, of a UNIX socket: an empty string."""
     cdef char digits[DIGITS]
     cdef int i = DIGITS
     while port > 0:
@@ -494,7 +494,8 @@ cdef class EnvironMaker:
         return path
 
     cdef str uri(self, const char* data, const head* found):
-        """The path and the query as they came; of an absolute target, too, whose path may be missing."""
+        """Return the path and the query as they came; of an absolute target, too, whose path may be
+        missing."""
         cdef const char* raw = data + found.path
         cdef Py_ssize_t size = found.target + found.target_size - found.path
         if not same(self.last_uri, raw, size):
@@ -502,7 +503,7 @@ cdef class EnvironMaker:
         return self.last_uri if found.path_size else "/" + self.last_uri
 
     cdef dict make(self, const Incoming* incoming):
-        """The environ, without its wsgi.input, of a head that RequestHeads.scan() found just now: no
+        """Return the environ, without its wsgi.input, of a head that RequestHeads.scan() found just now: no
         allocation may come between, because it may run a finaliser that switches to another connection."""
         cdef const char* data = incoming.data
         cdef const head* found = incoming.found
@@ -539,8 +540,8 @@ cdef class EnvironMaker:
         return environ
 
     cdef dict fields(self, const char* data, const head* found, bint trusted):
-        """A copy of the template with the header fields; those in which a proxy speaks of its client only if
-        the peer is trusted."""
+        """Return a copy of the template with the header fields; those in which a proxy speaks of its client
+        only if the peer is trusted."""
         cdef dict environ = PyDict_Copy(self.template)
         cdef uint64_t seen[2]
         cdef const head_header* header
@@ -584,7 +585,7 @@ cdef class EnvironMaker:
 
 
 def environ_of(dict template not None, bytes request not None) -> dict:
-    """The environ of a request head, for tests."""
+    """Return the environ of a request head, for tests."""
     cdef RequestHeads heads = RequestHeads()
     cdef str address = "127.0.0.1"
     cdef head found

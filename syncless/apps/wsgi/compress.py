@@ -1,4 +1,4 @@
-"""A WSGI application whose answers are compressed on their way (see http/content/compression.py).
+"""A WSGI application whose responses are compressed on their way (see http/content/compression.py).
 
 The head waits until the first part of the body comes, because the size of a body decides, too. A
 part that the application yields or writes is flushed at once, so that a client sees each event of a stream; a
@@ -16,7 +16,7 @@ from syncless.http.content.filepart import FilePart
 
 
 class Compressed:
-    """Calls an application and compresses its answers where that gains."""
+    """Calls an application and compresses its responses where that gains."""
 
     def __init__(self, application: Any, compression: Compression):
         self.application = application
@@ -39,7 +39,7 @@ class Compressed:
 
 
 class _Answer:
-    """One answer: its head, and the compressor once that has been decided."""
+    """One response: its head, and the compressor once that has been decided."""
 
     def __init__(self, compression: Compression, environ: dict[str, Any], start_response: Any):
         self.compression = compression
@@ -54,7 +54,7 @@ class _Answer:
         self.write: Any = None
 
     def start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-        """The application takes this for start_response."""
+        """Passed to the application as start_response."""
         if self.begun:
             self.start_response(status, headers, exc_info)  # raises if it is too late
             self.begun = self.encoded = False
@@ -67,7 +67,7 @@ class _Answer:
         return self.put
 
     def begin(self, size: int | None = None) -> None:
-        """The head goes to the server. `size`: of the whole body, if it is known."""
+        """Send the head to the server. `size` is the size of the whole body, if known."""
         if self.begun or self.head is None:
             return
         self.begun = True
@@ -86,7 +86,7 @@ class _Answer:
             self.compressor = make()
 
     def send_whole(self, parts: list[bytes] | tuple[bytes, ...]) -> Iterable[bytes]:
-        """A list or a tuple, whose size is known."""
+        """Send a body that is a list or a tuple, whose size is known."""
         if not all(isinstance(part, bytes) for part in parts):
             self.begin(0)
             return parts  # the server says what is wrong with them
@@ -96,7 +96,7 @@ class _Answer:
         return iter(()) if self.encoded else parts  # a list's size would be the Content-Length
 
     def put(self, data: bytes) -> None:
-        """The application takes this for write()."""
+        """Passed to the application as write()."""
         self.begin()
         if self.compressor is None:
             self.write(data)

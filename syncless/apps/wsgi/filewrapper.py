@@ -27,5 +27,6 @@ class FileWrapper:
         return block
 
     def region(self) -> tuple[int, int, int] | None:
-        """(descriptor, offset, bytes from there to the end) if it can be sent so, else None."""
+        """Return (descriptor, offset, bytes from there to the end) if sendfile can send the file, else
+        None."""
         return region_of(self.file)

@@ -44,12 +44,12 @@ class WSGIHost(Host):
 
 
 def pages_at(place: Place) -> dict[str, WSGIApplication]:
-    """The pages of a place, for kinds of applications that do not look for them themselves."""
+    """Return the pages of a place, for kinds of applications that do not look for them themselves."""
     return {path: WSGIHost(page).at(place.below("")) for path, page in place.pages.items()}
 
 
 def template(place: Place) -> dict[str, Any]:
-    """The keys with which every environ of a listener begins (PEP 3333, "environ Variables")."""
+    """Return the keys with which every environ of a listener begins (PEP 3333, "environ Variables")."""
     server = place.server
     return {
         "SERVER_NAME": place.name,

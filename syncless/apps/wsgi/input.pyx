@@ -63,7 +63,7 @@ cdef class _Growing:
         return 0
 
     cdef bytes result(self):
-        """The bytes; nothing can be put into it afterwards."""
+        """Return the bytes; nothing can be put into it afterwards."""
         cdef bytes whole
         if self.whole == NULL:
             return b""
@@ -211,16 +211,16 @@ cdef class Input:
         return False
 
     def flush(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Does nothing: the body belongs to the server."""
+        """Do nothing: the body belongs to the server."""
 
     def __enter__(self):
         return self
 
     def __exit__(self, *error) -> None:
-        """Does nothing, as close()."""
+        """Do nothing, as close()."""
 
     def __iter__(self):
         return self

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StaticFilesMiddleware:
-    """Answers requests for static files, and calls the application for all others."""
+    """Serves static files, and calls the application for all other requests."""
 
     def __init__(self, application: Any, files: StaticFiles, prefix: str = ""):
         self.application = application
@@ -38,7 +38,7 @@ class StaticFilesMiddleware:
 
 
 def page(answer: Callable[[str], tuple[str, bytes, str]]) -> Any:
-    """Answers each GET with what ``answer`` gives for its Accept field: a status, a body and a type."""
+    """Answer each GET with what ``answer`` gives for its Accept field: a status, a body and a type."""
 
     def call(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
@@ -53,7 +53,7 @@ def page(answer: Callable[[str], tuple[str, bytes, str]]) -> Any:
 
 
 def nothing_here(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    """A WSGI application where there is none."""
+    """Respond with 404: a WSGI application for paths without one."""
     body = b"404 Not Found\nNo application is mounted at this path.\n"
     headers = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
     start_response("404 Not Found", headers)

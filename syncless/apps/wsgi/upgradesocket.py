@@ -94,7 +94,8 @@ class UpgradeSocket:
         self._descriptor("shutdown", how)
 
     def close(self) -> None:
-        """A tasklet that receives goes on. The connection is closed when the application returns."""
+        """Close the socket; a tasklet that receives resumes. The connection is closed when the application
+        returns."""
         if self._taken and not self._closed:
             self._closed = True
             try:
@@ -103,7 +104,7 @@ class UpgradeSocket:
                 self._upgrade.end_input()  # it is closed already, or has no descriptor; so _move() ends, too
 
     def end(self, failure: BaseException | None) -> None:
-        """The server: the application has returned or raised."""
+        """Called by the server when the application has returned or raised."""
         self._closed = True
         if self._pipe is not None:
             self._pipe.shutdown(socket.SHUT_RDWR)  # tasklets that wait for it go on
@@ -137,7 +138,7 @@ class UpgradeSocket:
     def settimeout(self, seconds: float | None) -> None:
         if seconds == 0:
             raise ValueError(
-                "the connection of a request cannot be non-blocking; wait in a thread of its own"
+                "the connection of a request cannot be non-blocking; wait for it in a separate thread"
             )
         self._timeout = seconds
 
@@ -150,7 +151,9 @@ class UpgradeSocket:
     def _descriptor(self, name: str, *arguments: Any) -> Any:
         fd = self._upgrade.fd
         if fd < 0:
-            raise OSError(errno.EBADF, "the connection is closed, or is one of HTTP/2: it has no descriptor")
+            raise OSError(
+                errno.EBADF, "the connection has no descriptor: it is closed, or an HTTP/2 connection"
+            )
         with socket.socket(fileno=os.dup(fd)) as sock:
             found = getattr(sock, name)
             return found(*arguments) if callable(found) else found

@@ -2,9 +2,9 @@
 
 
 cdef bint evict_one(Listener listener) except -1:
-    """Closes a connection for another one: one that has had its last answer and goes on sending, else the one
-    that has been idle for longest, else the oldest that has not sent a whole head. Returns whether there was
-    one."""
+    """Close a connection for another one: one that has had its last response and goes on sending, else the
+    one that has been idle for longest, else the oldest that has not sent a whole head. Return whether there
+    was one."""
     cdef Deadlines deadlines = listener.deadlines
     cdef DeadlineNode* node = deadlines.first(LINGER_DEADLINE)
     cdef DeadlineNode* head
@@ -24,7 +24,7 @@ cdef bint evict_one(Listener listener) except -1:
 
 
 cdef bint close_oldest(Listener listener, int kind) except -1:
-    """Closes the first connection of a list whose last response is sent and of which nothing has come."""
+    """Close the first connection of a list whose last response is sent and of which nothing has come."""
     cdef Connection connection
     cdef DeadlineNode* node = listener.deadlines.first(kind)
     cdef int _

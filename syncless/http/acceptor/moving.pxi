@@ -119,9 +119,9 @@ cdef int add_watcher(Loop loop, int fd, list found) except -1:
 
 
 def take(Listener source not None, Listener target not None, int most = 0) -> int:
-    """Moves the connections between two requests from one listener to another of the same socket, in whose
+    """Move the connections between two requests from one listener to another of the same socket, in whose
     thread it is called. `most`: of those, the ones of which bytes have come, then those whose times began
-    last; 0 for all. Returns how many it has moved; -1 if that cannot be done now.
+    last; 0 for all. Return how many it has moved; -1 if that cannot be done now.
 
     Fact: the kernel takes 5 to 10 us to take a descriptor out of one epoll and into another. Danger: with
     10,000 idle connections nobody would be served for 100 ms. Decision: the caller moves some, and serves
@@ -181,7 +181,7 @@ def join(Listener first not None, Listener other not None) -> None:
 
 
 def offer(Listener listener not None) -> None:
-    """What others of its account have given up may be had here, in its own thread."""
+    """Offer the connections that others of its account gave up, in its own thread."""
     listener.admission.offer()
     if listener.starved:
         listener.offer_room()

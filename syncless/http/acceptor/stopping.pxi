@@ -10,7 +10,7 @@ cdef list connections_of(Listener listener):
 def close_connections(Listener listener not None, bint all_of_them) -> int:
     """The server stops. A connection between requests closes, unless its next request has come or its first
     may be on its way; so does one that has sent a part of a head. `all_of_them`: all others close, too, and
-    requests that run are interrupted. Returns how many are closed or interrupted."""
+    requests that run are interrupted. Return how many are closed or interrupted."""
     cdef Loop loop = listener.loop
     cdef Connection connection
     cdef Session session
@@ -37,8 +37,8 @@ def close_connections(Listener listener not None, bint all_of_them) -> int:
 
 
 def close_rest(Listener listener not None) -> None:
-    """The server has stopped: no connection waits any longer for a client that has not taken its last answer,
-    or goes on sending. What still runs is left."""
+    """The server has stopped: no connection waits any longer for a client that has not taken its last
+    response, or goes on sending. Running requests are left alone."""
     cdef Connection connection
     for connection in connections_of(listener):
         if connection.phase != RUNNING and connection.phase != CARRYING:
@@ -71,18 +71,18 @@ def tell_streams(list listeners not None, bint all_of_them) -> None:
 
 
 cdef bint is_idle(Connection connection) noexcept:
-    """Whether all is answered and sent, and nothing has come."""
+    """Return whether all is answered and sent, and nothing has come."""
     return connection.phase == GREETING or (
         connection.phase == READING and connection.stream.inbox.size == 0
         and not has_unsent(&connection.stream))
 
 
 cdef bint just_came(Connection connection) noexcept:
-    """Whether it is so new that its first request may be on its way."""
+    """Return whether it is so new that its first request may be on its way."""
     return not connection.kept and connection.deadline.kind != NO_DEADLINE and is_new(connection)
 
 
 cdef bint is_new(Connection connection) noexcept:
-    """Whether its deadline has been started just now."""
+    """Return whether its deadline has been started just now."""
     cdef Listener listener = connection.listener
     return listener.loop.clock.now - listener.deadlines.began(&connection.deadline) < JUST_COME_NS

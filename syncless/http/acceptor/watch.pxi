@@ -20,7 +20,7 @@ cdef class Watch:
         cdef Listener listener
         cdef int i = 0
         if self.count == SIDES or len(listeners) > SOCKETS:
-            raise ValueError(f"at most {SIDES} threads can serve at most {SOCKETS} sockets together")
+            raise ValueError(f"at most {SIDES} threads can serve at most {SOCKETS} sockets")
         self.kept.append((loop, listeners))
         side.polling = <const int*> &loop.polling
         side.polled_at = &loop.clock.polled_at
@@ -42,7 +42,7 @@ cdef class Watch:
         self.active_side = number
 
     def run(self) -> None:
-        """Looks until end() is called."""
+        """Look until end() is called."""
         cdef timespec pause
         cdef int64_t ns
         with nogil:
@@ -56,7 +56,7 @@ cdef class Watch:
         self.ended = True
 
     cdef int64_t look(self) noexcept nogil:
-        """Tells a side if another is held. Returns after how many ns to look again."""
+        """Tell a side if another is held. Return after how many ns to look again."""
         cdef int64_t now = monotonic_ns(), left, pause = min(self.held_ns, <int64_t> SELDOM)
         cdef long long requests
         cdef Py_ssize_t connections
@@ -82,7 +82,7 @@ cdef class Watch:
         return max(pause, <int64_t> AGAIN // 2)
 
     cdef int taker_for(self, int held) noexcept nogil:
-        """The active side if another is held; else the next one that is not; -1 if there is none."""
+        """Return the active side if another is held; else the next one that is not; -1 if there is none."""
         cdef int _, number = held
         if held != self.active_side:
             return self.active_side

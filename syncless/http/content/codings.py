@@ -18,8 +18,8 @@ _GAIN = frozenset(
 
 @lru_cache(256)
 def accepted(field: str, offered: tuple[str, ...] = CODINGS) -> tuple[str, ...]:
-    """The offered codings that an Accept-Encoding field allows and prefers to none at all, the best first;
-    where the client has no preference, in the order in which they are offered."""
+    """Return the offered codings that an Accept-Encoding field allows and prefers to none at all, the best
+    first; where the client has no preference, in the order in which they are offered."""
     given: dict[str, float] = {}
     for item in field.split(","):
         found = _ITEM.fullmatch(item)
@@ -35,13 +35,14 @@ def accepted(field: str, offered: tuple[str, ...] = CODINGS) -> tuple[str, ...]:
 
 @lru_cache(256)
 def gains(media_type: str) -> bool:
-    """Whether bodies of this type become smaller: text and its kin; not what is compressed in itself."""
+    """Return whether bodies of this type become smaller: text and its kin; not what is compressed in
+    itself."""
     kind = media_type.partition(";")[0].strip().lower()
     return kind.startswith("text/") or kind.endswith(("+json", "+xml")) or kind in _GAIN
 
 
 def vary(value: str | None) -> str:
-    """A Vary field that names Accept-Encoding besides what it had."""
+    """Return a Vary field that names Accept-Encoding besides what it had."""
     if value is None or not value.strip():
         return "Accept-Encoding"
     names = [name.strip().lower() for name in value.split(",")]

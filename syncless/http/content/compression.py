@@ -1,6 +1,6 @@
-"""Compression of answers on their way: which ones, and by what.
+"""Compression of responses: which responses, and with which compressor.
 
-Takes the header fields of an answer and the request as CGI meta-variables (RFC 3875, 4.1). Knows no kind of
+Takes the header fields of a response and the request as CGI meta-variables (RFC 3875, 4.1). Knows no kind of
 application. gzip is made by zlib; br and zstd by libraries that may be installed.
 
 Fact: a kilobyte takes 3 to 10 microseconds, a large body milliseconds, and nothing else runs meanwhile.
@@ -31,7 +31,7 @@ AS_IT_IS = {
     "digest",
     "repr-digest",
 }
-"""Fields of an answer whose body must stay the same."""
+"""Fields of a response whose body must stay the same."""
 WITHOUT_BODY = {"204", "205", "206", "304"}
 
 
@@ -41,7 +41,7 @@ class Compressor(Protocol):
     def compress(self, data: bytes, /) -> bytes: ...
 
     def flush_block(self) -> bytes:
-        """All that was put in so far can be read by the client then."""
+        """Flush, so that the client can read all data so far."""
 
     def finish(self) -> bytes: ...
 
@@ -126,7 +126,7 @@ def compressors() -> dict[str, Callable[[], Compressor]]:
 
 
 class Plan(NamedTuple):
-    """How an answer is sent."""
+    """How a response is sent."""
 
     headers: Headers
     make: Callable[[], Compressor] | None
@@ -135,7 +135,7 @@ class Plan(NamedTuple):
 
 class Compression:
     """Compression(types, minimum): `types` are media types, text/* among them, or True for all that gain;
-    a body that is known to be smaller than `minimum` bytes is left alone. ValueError."""
+    a body that is known to be smaller than `minimum` bytes is left alone. Raise ValueError."""
 
     def __init__(self, types: bool | str | Iterable[str] = True, minimum: int = 1000):
         if isinstance(types, str):
@@ -144,7 +144,7 @@ class Compression:
         for name in names:
             if name.count("/") != 1:
                 raise ValueError(
-                    f"compress is a list of media types such as text/html or text/*, not {name!r}"
+                    f"compress must be a list of media types such as text/html or text/*, not {name!r}"
                 )
         if isinstance(minimum, bool) or minimum < 0:
             raise ValueError(f"compress_minimum must be a number of bytes, not {minimum!r}")
@@ -155,8 +155,8 @@ class Compression:
         """Those that a client can get, the quickest first."""
 
     def plan(self, accept_encoding: str, status: str, headers: Headers, size: int | None) -> Plan:
-        """For an answer with this head, and a body of this size if it is known, to a client that accepts
-        this."""
+        """Choose the compressor for a response, from its head, its body size (if known) and
+        Accept-Encoding."""
         fields = {name.lower(): value for name, value in headers}
         if (
             status[:3] in WITHOUT_BODY
@@ -198,7 +198,7 @@ def _weak(etag: str) -> str:
 
 
 def compressed(compressor: Compressor, data: bytes) -> Iterator[bytes]:
-    """The compressed pieces of the data. Others get a turn between the pieces."""
+    """Yield the compressed pieces of the data. Other tasklets get a turn between the pieces."""
     if len(data) <= PIECE:
         yield compressor.compress(data)
         return
@@ -210,7 +210,7 @@ def compressed(compressor: Compressor, data: bytes) -> Iterator[bytes]:
 
 
 def whole(compressor: Compressor, parts: Iterable[bytes]) -> bytes:
-    """The compressed body of all parts."""
+    """Return the compressed body of all parts."""
     return b"".join(
         [*(piece for part in parts for piece in compressed(compressor, part)), compressor.finish()]
     )

@@ -28,7 +28,7 @@ class FilePart:
         self.size = size
 
     def region(self) -> tuple[int, int, int]:
-        """(descriptor, offset, bytes)."""
+        """Return (descriptor, offset, bytes)."""
         return self.file.fd, self.offset, self.size
 
     def __iter__(self) -> Iterator[bytes]:
@@ -42,7 +42,7 @@ class FilePart:
 
 
 def blocks(fd: int, offset: int, size: int) -> Iterator[bytes]:
-    """The bytes of a part of a file, in blocks. RuntimeError if the file has become shorter."""
+    """Yield the bytes of a part of a file, in blocks. Raise RuntimeError if the file has become shorter."""
     end = offset + size
     while offset < end:
         yield exactly(fd, offset, min(PIECE, end - offset))
@@ -50,7 +50,7 @@ def blocks(fd: int, offset: int, size: int) -> Iterator[bytes]:
 
 
 def exactly(fd: int, offset: int, size: int) -> bytes:
-    """That many bytes of a file. RuntimeError if it has become shorter."""
+    """Return that many bytes of a file. Raise RuntimeError if it has become shorter."""
     data = pread(fd, size, offset)
     if len(data) < size:
         raise RuntimeError("the file became shorter while it was sent")

@@ -33,7 +33,7 @@ cdef class Application:
         return 0
 
     def close(self) -> None:
-        """Lets go of the objects kept for later requests."""
+        """Let go of the objects kept for later requests."""
         self.spare_count = 0
         self.spares = [None] * SPARES
 

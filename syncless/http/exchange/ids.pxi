@@ -21,11 +21,11 @@ cdef int64_t next_number() noexcept:
 
 
 def new_id() -> str:
-    """A request's own ID."""
+    """Return a request's own ID."""
     return f"{id_of_process()}-{next_number():x}"
 
 
 def id_of(request, bint trusted):
-    """The X-Request-ID that a trusted peer's request has, or None."""
+    """Return the X-Request-ID that a trusted peer's request has, or None."""
     given = request.field("x-request-id") if trusted else None
     return given if given is not None and GIVEN_ID.fullmatch(given) else None

@@ -59,6 +59,6 @@ cdef class MountedApplications(Application):
         return (<Application> self.applications[exchange.mount]).take_back(exchange, fd)
 
     def close(self) -> None:
-        """Lets go of the objects kept for later requests."""
+        """Let go of the objects kept for later requests."""
         for application in self.applications:
             application.close()

@@ -17,13 +17,13 @@ cdef class Upgrade:
         return self.exchange.peer
 
     def begin(self, bytes head not None, handler, tuple expected=()) -> None:
-        """Sends the 101 response, whose bytes are given; from then on the application's HTTP response is
+        """Send the 101 response, whose bytes are given; from then on the application's HTTP response is
         ignored. `handler.end(failure)` is called when the application has returned or raised; exceptions of
         the types `expected` are not logged then."""
         cdef Peer peer = self.peer()
         self.exchange.interruptible = False     # its end is among the bytes, behind the last messages
         if self.exchange.response.committed:
-            raise RuntimeError("the response has begun already: the connection cannot be upgraded")
+            raise RuntimeError("the connection cannot be upgraded: the response has already begun")
         self.exchange.response.committed = self.exchange.upgraded = peer.upgraded = peer.answered = True
         self.exchange.response.keep_alive = False
         self.exchange.response.status = "101 Switching Protocols"
@@ -32,7 +32,7 @@ cdef class Upgrade:
         peer.send_all(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
 
     cpdef bytes read(self):
-        """The bytes that have come, waiting for the first one; b"" at the end. BodyTimeout after
+        """Return the bytes that have come, waiting for the first one; b"" at the end. BodyTimeout after
         Limits.ping_seconds without one."""
         cdef Peer peer = self.peer()
         cdef char* data
@@ -62,7 +62,7 @@ cdef class Upgrade:
         return piece if n == most else piece[:n]
 
     def receive(self, Py_ssize_t most) -> bytes:
-        """The same as read(), at most `most` bytes; the rest stays with the operating system."""
+        """Return the same as read(), at most `most` bytes; the rest stays with the operating system."""
         cdef Peer peer = self.peer()
         cdef bytes piece = PyBytes_FromStringAndSize(NULL, most)
         cdef Py_ssize_t n = -1
@@ -71,32 +71,32 @@ cdef class Upgrade:
         return piece[:max(n, 0)]
 
     def end_input(self) -> None:
-        """Whoever waits in receive() goes on, where a descriptor's shutdown() cannot do that."""
+        """Resume the tasklet that waits in receive(), where a descriptor's shutdown() cannot do that."""
         cdef Peer peer = self.exchange.peer
         if peer.stream != NULL and peer.stream.carried:
             peer.stream.ended = peer.stream.peer_shutdown = True
             wake_all(&(<Carried> peer.owner).readers)
 
     def write(self, bytes data not None) -> None:
-        """Sends all of it, waiting while the client is slow. ClientGone. If this is interrupted, part of it
+        """Send all of it, waiting while the client is slow. ClientGone. If this is interrupted, part of it
         has been sent."""
         cdef Peer peer = self.peer()
         self.exchange.response.body_sent += PyBytes_GET_SIZE(data)
         peer.send_all(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     cdef int make_room(self) except -1:
-        """Waits until all is sent that was left to the server."""
+        """Wait until all is sent that was left to the server."""
         cdef Peer peer = self.peer()
         return peer.send_all(NULL, 0) if peer.pending() else 0
 
     cdef int write_whole(self, bytes data) except -1:
-        """As write(), but if this is interrupted the server sends the rest."""
+        """Do as write(), but if this is interrupted the server sends the rest."""
         cdef Peer peer = self.peer()
         self.exchange.response.body_sent += PyBytes_GET_SIZE(data)
         return peer.send_whole(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     def expects(self, failure) -> bool:
-        """Whether the application may end so: with None, or one of these exceptions."""
+        """Return whether the application may end so: with None, or one of these exceptions."""
         return failure is None or isinstance(failure, self.expected)
 
     def tell_stop(self) -> None:

@@ -12,13 +12,13 @@ loop's Runnables, one after another, as connections do. A client that does not r
 asks for would need memory.
 
 A place among `most_streams` is free when the application has ended, not when the client has reset its stream:
-else resets would start tasklets without bound. A client that sends frames and moves nothing spends credit:
-a response, and bytes of a body in either direction, give it more, and so does each second: a browser pings a
+else resets would start tasklets without bound. A client that sends frames and moves nothing spends credit: a
+response, and bytes of a body in either direction, give it more, as does each second: a browser pings a
 connection that it keeps for a WebSocket, and cancels requests while somebody types. Without credit it is
 disconnected with ENHANCE_YOUR_CALM, and the error log says so.
 
-Fields beyond the limit of a head get the answer 431. Fact: the library checks each byte of each field, and a
-field that the client has named before takes one byte to name again. Danger: a frame of 16 kB took 40 ms.
+Fields beyond the limit of a head get the response 431. Fact: the library checks each byte of each field, and
+a field that the client has named before takes one byte to name again. Danger: a frame of 16 kB took 40 ms.
 Decision: a list that is FAR beyond is not looked at any more, and costs credit; so does one that unpacks to
 much more than its bytes. Guarded by tests/http2/test_hostile.py and `python -m benchmark.hostile`.
 
@@ -278,7 +278,7 @@ cdef int on_stream_close(nghttp2_session* library, int32_t id, uint32_t error, v
 
 
 cdef int on_frame_send(nghttp2_session* library, const nghttp2_frame* frame, void* owner) noexcept:
-    """A response may have ended before its request. What the server ends is counted."""
+    """A response may have ended before its request. Streams that the server ends are counted."""
     cdef HTTP2Session session = <HTTP2Session> owner
     cdef RequestStream stream
     cdef Counters counters = session.listener.counters
@@ -345,7 +345,7 @@ cdef class HTTP2Session(Frames):
             nghttp2_session_del(self.library)
 
     cdef int live(self, Loop loop) except -1:
-        """Reads frames and begins the requests that they bring, until nothing more has come."""
+        """Read frames and begin the requests that they bring, until nothing more has come."""
         cdef Connection connection = self.connection
         cdef int _
         if self.library == NULL and not self.over:
@@ -388,7 +388,7 @@ cdef class HTTP2Session(Frames):
         return self.soon()
 
     cdef bint take_frames(self, Loop loop) except -1:
-        """Whether something has come. The client has left: `over`."""
+        """Return whether something has come. The client has left: `over`."""
         cdef Connection connection = self.connection
         cdef Buffers buffers = self.listener.buffers
         cdef Input input
@@ -481,7 +481,7 @@ cdef class HTTP2Session(Frames):
         return stray and nghttp2_session_terminate_session(self.library, NGHTTP2_STREAM_CLOSED) == 0
 
     cdef int act(self, Loop loop) except -1:
-        """What the callbacks have noted."""
+        """Act on the notes of the callbacks."""
         cdef RequestStream stream
         while self.first_new != NULL:
             stream = <RequestStream> self.first_new
@@ -674,7 +674,7 @@ def _protocol(connection) -> str:
 
 
 def disconnection(str address, uint32_t error, bint idle) -> str:
-    """What the error log says of a connection that the server has ended."""
+    """Return the line of the error log for a connection that the server has ended."""
     name = HTTP2_ERRORS[min(error, <uint32_t> len(HTTP2_ERRORS) - 1)].upper()
-    why = ", because it sends too many frames that move nothing" if idle else ""
-    return f"The HTTP/2 connection of {address or 'a client'} was ended with {name}{why}."
+    why = ", because it sent too many frames without data" if idle else ""
+    return f"The HTTP/2 connection of {address or 'a client'} was closed with {name}{why}."

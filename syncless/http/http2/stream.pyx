@@ -12,10 +12,10 @@ hundred bytes.
 A stream that asks for a WebSocket (RFC 8441) is written as the handshake of HTTP/1.1, with a key of ours. The
 101 that answers it becomes a 200 here. An ordinary 200 would say the same to the client, so it is replaced.
 
-A stream's window opens as its body is read. What comes after the response is dropped, within the limits of a
-lingering connection. Fact: RST_STREAM (NO_ERROR; RFC 9113, 8.1) would spare the client the rest. Danger: one
-that sends all of its body before it reads, as httpx does, waits for its window for ever, or fails. Guarded by
-tests/http2/test_linger.py. Next to read: session.pyx.
+A stream's window opens as its body is read. Data that arrives after the response is dropped, within the
+limits of a lingering connection. Fact: RST_STREAM (NO_ERROR; RFC 9113, 8.1) would spare the client the rest.
+Danger: one that sends all of its body before it reads, as httpx does, waits for its window for ever, or
+fails. Guarded by tests/http2/test_linger.py. Next to read: session.pyx.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -105,7 +105,7 @@ cdef ssize_t take_response(
     nghttp2_session* library, int32_t id, uint8_t* into, size_t room, uint32_t* flags,
     nghttp2_data_source* source, void* owner,
 ) noexcept:
-    """Bytes of a response for a DATA frame."""
+    """Return bytes of a response for a DATA frame."""
     cdef Frames session = <Frames> owner
     cdef RequestStream stream = <RequestStream> source.ptr
     cdef Stream* of = &stream.bytes
@@ -162,8 +162,8 @@ cdef Py_ssize_t last_head_count
 
 
 cdef Py_ssize_t find_fields(char* text, Py_ssize_t size, bint has_status) except -1:
-    """The fields of a head or of trailers, up to the empty line, in `fields_found`; how many. Their names are
-    made lower case in place. Fields of the connection are left out: HTTP/2 has none."""
+    """Return the fields of a head or of trailers, up to the empty line, in `fields_found`; how many. Their
+    names are made lower case in place. Fields of the connection are left out: HTTP/2 has none."""
     global fields_found, fields_room, fields_end, last_head_size
     cdef Py_ssize_t count = 0
     cdef char* end = text + size
@@ -230,7 +230,7 @@ cdef Py_ssize_t find_head_fields(char* text, Py_ssize_t size) except -1:
 
 
 cdef bint takes_fields(nghttp2_session* library, Py_ssize_t count) noexcept:
-    """Whether the client takes so many of `fields_found`, by SETTINGS_MAX_HEADER_LIST_SIZE."""
+    """Return whether the client takes so many of `fields_found`, by SETTINGS_MAX_HEADER_LIST_SIZE."""
     cdef size_t size = 0
     cdef Py_ssize_t i
     for i in range(count):
@@ -255,7 +255,7 @@ cdef class RequestStream(Carried):
             buffers.release(&self.fields)
 
     cdef size_t left(self) noexcept:
-        """Bytes of the response that have not gone to frames yet."""
+        """Return bytes of the response that have not gone to frames yet."""
         cdef size_t body = 0
         if self.bytes.out_body != NULL:
             body = PyBytes_GET_SIZE(<object> self.bytes.out_body)
@@ -319,7 +319,7 @@ cdef class RequestStream(Carried):
         return 0
 
     cdef int write_head(self, Buffer* text) except -1:
-        """Writes the request as HTTP/1.1 does. The library has checked the names and the values."""
+        """Write the request as HTTP/1.1 does. The library has checked the names and the values."""
         cdef Buffers buffers = self.session.listener.buffers
         cdef const char* at = self.fields.data
         cdef const char* end = at + self.fields.size
@@ -473,7 +473,7 @@ cdef class RequestStream(Carried):
         return self.session.soon()                  # also if it is closed: its connection may be idle now
 
     cdef int refuse(self, int reason, bytes text) except -1:
-        """Answers a request that no application gets."""
+        """Answer a request that no application gets."""
         cdef Frames session = self.session
         cdef Connection connection = session.connection
         cdef HeadRequest request = refused_head(
@@ -557,7 +557,7 @@ cdef class RequestStream(Carried):
             if self.exchange is not None and not takes_fields(library, count):
                 if text[9] != c"1":
                     self.session.listener.error_log.error(
-                        "The header fields of a response are larger than its client takes; it got a 500.",
+                        "The header fields of a response were larger than its client accepts; it got a 500.",
                         None, self.exchange)
                     return self.replace_response(b"500 Internal Server Error")      # it looks again
             elif text[9] == c"1":
@@ -575,7 +575,7 @@ cdef class RequestStream(Carried):
         return self.session.soon()
 
     cdef int check_handshake(self, const char* text, size_t size) except -1:
-        """ValueError if the head that a library of the application's has written would be no head."""
+        """Raise ValueError if the head that a library of the application's has written would be no head."""
         cdef const char* end = <const char*> memmem(text, size, b"\r\n\r\n", 4)
         if end == NULL:
             return 0
@@ -587,7 +587,7 @@ cdef class RequestStream(Carried):
                 wrong = line
         if wrong is not None:
             drop_unsent(&self.bytes, self.session.listener.buffers)     # the next try begins anew
-            raise ValueError(f"not a line of a WebSocket's handshake: {wrong!r}")
+            raise ValueError(f"not a line of a WebSocket handshake: {wrong!r}")
         return 0
 
     cdef int replace_response(self, bytes line) except -1:
@@ -608,7 +608,7 @@ cdef class RequestStream(Carried):
         count = find_fields(PyBytes_AS_STRING(self.trailers), PyBytes_GET_SIZE(self.trailers), False)
         if self.session.library != NULL and not takes_fields(self.session.library, count):
             self.session.listener.error_log.error(
-                "The trailers of a response are larger than its client takes; it was reset.", None,
+                "The trailers of a response were larger than its client accepts; its stream was reset.", None,
                 self.exchange)
             self.bytes.torn = True
         return 0
@@ -653,8 +653,8 @@ cdef class RequestStream(Carried):
         return self.session.soon()
 
     cdef bint may_wait(self) noexcept:
-        """Whether the server waits on for a client that is checked now. One that keeps the whole connection
-        waiting is checked by that."""
+        """Return whether the server waits on for a client that is checked now. One that keeps the whole
+        connection waiting is checked by that."""
         cdef int64_t now = monotonic_ns()
         if self.session.connection.stream.stalled:
             self.state.since = self.state.progress = now
@@ -695,7 +695,7 @@ cdef class RequestStream(Carried):
 
 
 cdef void session_consume(RequestStream stream) noexcept:
-    """What is left of the body is not read any more."""
+    """Drop the rest of the body, which is not read any more."""
     cdef Buffers buffers = stream.session.listener.buffers
     buffers.release(&stream.bytes.inbox)
     stream.bytes.inbox_start = 0
@@ -710,7 +710,7 @@ cdef bint is_whole_head(const char* text, size_t size) noexcept:
 
 
 cdef bint is_visible(const char* text, uint32_t size) noexcept:
-    """Whether it is one word of a request line."""
+    """Return whether it is one word of a request line."""
     cdef uint32_t i
     for i in range(size):
         if <uint8_t> text[i] <= 32 or text[i] == 127:

@@ -21,7 +21,7 @@ cdef class Admission:
         self.most_queued = queued
 
     cdef bint is_full(self) noexcept:
-        """Whether as many run as may."""
+        """Return whether as many run as may."""
         cdef Py_ssize_t active = self.active
         cdef Admission other
         if self.siblings is not None:
@@ -38,7 +38,7 @@ cdef class Admission:
         return 0
 
     cdef bint queue(self, DeadlineNode* node, Runnable owner) except -1:
-        """Whether its owner may wait for its turn."""
+        """Return whether its owner may wait for its turn."""
         if self.queued >= self.most_queued:
             return False
         self.deadlines.start(node, QUEUE_DEADLINE, owner)
@@ -54,7 +54,7 @@ cdef class Admission:
         return self.end()
 
     cdef bint hand_over(self) except -1:
-        """Whether another one is there to have the turn."""
+        """Return whether another one is there to have the turn."""
         cdef DeadlineNode* first = self.deadlines.first(QUEUE_DEADLINE)
         if first == NULL:
             return False

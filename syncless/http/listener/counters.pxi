@@ -8,7 +8,7 @@ clock. The first FREE cells of a row are the caller's own. Tested by tests/statu
 SECONDS = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 )
-"""The upper bounds of the buckets of the latency, but for the last, which has none."""
+"""The upper bounds of the buckets of the latency, except for the last, which has none."""
 FREE = <int> REQUESTS
 CELLS = <int> ROW
 
@@ -37,7 +37,7 @@ cdef class Counters:
 
 
 def totals(cells) -> dict:
-    """The counts of a row of cells, a sequence of int."""
+    """Return the counts of a row of cells, a sequence of int."""
     return {
         "requests": by_status(cells, REQUESTS),
         "refused": by_status(cells, REFUSED),

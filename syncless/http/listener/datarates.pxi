@@ -1,6 +1,6 @@
-"""DataRates: how fast a client takes an answer for which the server has to wait.
+"""DataRates: how fast a client takes a response for which the server has to wait.
 
-A DataRate exists from the first moment at which the kernel takes no more until the answer is sent or the
+A DataRate exists from the first moment at which the kernel takes no more until the response is sent or the
 connection closed, so a client that keeps up costs nothing. Fact: the kernel tells of room in a socket only
 when a third of its buffer is free, which may be a megabyte. Danger: a client that reads 50 kB each second
 seems to stand still for twenty. Decision: the bytes that wait in the socket are asked for (SIOCOUTQ), every
@@ -39,7 +39,7 @@ cdef class DataRate:
 
 @cython.final
 cdef class DataRates:
-    """Of a listener's clients that are slow to take an answer, by descriptor."""
+    """Of a listener's clients that are slow to take a response, by descriptor."""
 
     def __cinit__(self, Loop loop not None):
         self.loop = loop
@@ -74,13 +74,13 @@ cdef class DataRates:
         return 0
 
     cdef int forget(self, int fd) except -1:
-        """The answer is sent, or the connection closed."""
+        """The response is sent, or the connection closed."""
         if self.by_fd.pop(fd, None) is not None:
             self.count -= 1
         return 0
 
     cdef bint too_slow(self, int fd) except -1:
-        """Whether the client has taken too little; asks the kernel where that may be so."""
+        """Return whether the client has taken too little; asks the kernel where that may be so."""
         cdef DataRate rate = self.by_fd.get(fd)
         if rate is None or not data_rate_counts(&rate.state, self.limits, monotonic_ns()):
             return False
@@ -88,7 +88,7 @@ cdef class DataRates:
         return data_rate_is_too_slow(&rate.state, self.limits, monotonic_ns())
 
     cdef bint may_wait(self, int fd) except -1:
-        """Whether a wait whose client is checked now may go on."""
+        """Return whether a wait whose client is checked now may go on."""
         cdef DataRate rate = self.by_fd.get(fd)
         if rate is None:
             return False

@@ -32,7 +32,7 @@ cdef class Deadlines:
         self.lists[kind].length = ns
 
     cdef int start(self, DeadlineNode* node, int kind, object owner) except -1:
-        """Starts the time of that kind for the node, in place of the one that runs. `owner`: the object in
+        """Start the time of that kind for the node, in place of the one that runs. `owner`: the object in
         which the node lies (borrowed)."""
         if node.kind != NO_DEADLINE:
             self.stop(node)
@@ -66,7 +66,7 @@ cdef class Deadlines:
         return node.when - self.lists[node.kind].length
 
     cdef Py_ssize_t count(self) noexcept:
-        """How many nodes are in the lists."""
+        """Return how many nodes are in the lists."""
         cdef Py_ssize_t nodes = 0
         cdef int kind
         for kind in range(KINDS):
@@ -74,7 +74,7 @@ cdef class Deadlines:
         return nodes
 
     cdef Py_ssize_t count_kind(self, int kind) noexcept:
-        """How many are in that kind's list."""
+        """Return how many are in that kind's list."""
         cdef Py_ssize_t nodes = 0
         cdef DeadlineNode* node = self.first(kind)
         while node != NULL:
@@ -90,7 +90,7 @@ cdef class Deadlines:
         return 0
 
     cdef int64_t expire_due(self, int64_t now) noexcept:
-        """Stops and expires all that are due. Returns when the next one is, or -1."""
+        """Stop and expire all that are due. Return when the next one is, or -1."""
         cdef DeadlineNode* node
         cdef int64_t earliest = -1
         cdef int kind

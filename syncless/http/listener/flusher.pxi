@@ -1,8 +1,8 @@
 """Flusher: the responses of one turn of the loop are sent together at its end.
 
 At the latest after FLUSH_COUNT responses or FLUSH_AFTER ns: the application's code and data stay in the
-processor's caches, and so do the kernel's. A handler that takes longer than that holds up those that were
-finished before it in the same turn, so before a slow application is called everything is sent.
+processor's caches, as do the kernel's. A handler that takes longer than that delays responses that were
+finished before it in the same turn, so everything is sent before a slow application is called.
 """
 
 
@@ -39,7 +39,7 @@ cdef class Flusher(Runnable):
         return 0
 
     cdef int flush_all(self) except -1:
-        """Flushes those that are pending, and those that are added meanwhile."""
+        """Flush those that are pending, and those that are added meanwhile."""
         while self.count:
             self.count -= 1
             owner = <object> self.pending[self.count]

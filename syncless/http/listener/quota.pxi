@@ -6,7 +6,7 @@ cdef class Quota:
 
     def __init__(self, long long requests, used_up):
         if requests < 1:
-            raise ValueError(f"a quota is one request at least, not {requests}")
+            raise ValueError(f"a quota must be at least one request, not {requests}")
         self.left = requests
         self.used_up = used_up
 

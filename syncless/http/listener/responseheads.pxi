@@ -2,7 +2,7 @@
 
 Status lines are kept; the Server and Date fields are made anew each second; and the last head is kept whole.
 So an application whose headers are constants pays for checking and writing them once a second, when the date
-changes. That is by the system's time and at each answer: the loop's clock stands still while an application
+changes. That is by the system's time and at each response: the loop's clock stands still while an application
 computes, and does not notice when the system's time is set. C's time() is no system call.
 """
 
@@ -33,7 +33,7 @@ cdef bint is_same_bytes(PyObject* one, PyObject* other) noexcept:
 
 
 cdef bint is_same_pair(PyObject* one, PyObject* other) noexcept:
-    """Whether both are the same pair of bytes; `other` is a pair."""
+    """Return whether both are the same pair of bytes; `other` is a pair."""
     if one == other:
         return True
     return (
@@ -58,7 +58,7 @@ cdef class ResponseHeads:
         self.status_lines = {}
 
     cdef int status_code(self, object status) except -1:
-        """ValueError if the application's status is no status."""
+        """Raise ValueError if the application's status is no status."""
         if status is self.read_status:
             return self.code
         known = self.status_lines.get(status)

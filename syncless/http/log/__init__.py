@@ -1,1 +1,1 @@
-"""What a server writes of its requests and of itself."""
+"""The logs of a server: of its requests, and of itself."""

@@ -1,4 +1,4 @@
-"""The access log: formats, and a writer that never holds up the loop.
+"""The access log: formats, and a writer that never blocks the loop.
 
 Lines are put together by loglines.pyx and written in blocks by an OS thread, half a second later at most. A
 log that cannot be written (full disk, closed stream, a pipe that nobody reads) never disturbs a request: its
@@ -50,7 +50,7 @@ ATOM = re.compile(r"%(?:%|[<>]?(?:\{([^}]*)\})?([a-zA-Z]))")
 
 
 class Atom(NamedTuple):
-    """What of a request is written in its place."""
+    """The part of a request that replaces it in a log line."""
 
     text: str
     """For people."""
@@ -81,7 +81,7 @@ ATOMS = {
     "%{ms}T": Atom("the same in milliseconds", "duration", 1000000),
     "%{us}T": Atom("the same in microseconds", "duration", 1000),
     "%Q": Atom(
-        "microseconds from the `X-Request-Start` of a trusted proxy to the request's begin, `-` without",
+        "microseconds from the `X-Request-Start` of a trusted proxy to the start of the request, `-` without",
         "exchange",
         "queue_seconds",
     ),
@@ -93,7 +93,7 @@ ATOMS = {
     "%{trace}L": Atom("the trace ID of its traceparent, with `request_ids`", "exchange", "trace_id"),
     "%X": Atom(
         "the end of the response: `X` if it was cut off (by an error, or because the client left), `+` if "
-        "the connection is kept, `-` if it is closed; `ending` in `json`",
+        "the connection stays open, `-` if it is closed; `ending` in `json`",
         "exchange",
         "ending",
     ),
@@ -112,17 +112,17 @@ def _atom(argument: str | None, letter: str) -> tuple[str, Any]:
     if atom is None:
         plain = " ".join(name for name in ATOMS if "{" not in name)
         others = ", ".join(name for name in ATOMS if "{" in name)
-        raise ValueError(f"{name} is not an atom; choose from {plain} and {others}")
+        raise ValueError(f"unknown atom {name}; choose from {plain} and {others}")
     if atom.kind == "process":
         return "literal", str(os.getpid()).encode()
     return atom.kind, atom.key(argument) if callable(atom.key) else atom.key
 
 
 def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:
-    """The log of a format: a name of FORMATS, a string with Apache's atoms, or a mapping of JSON keys to one
-    atom each.
+    """Return the log of a format: a name of FORMATS, a string with Apache's atoms, or a mapping of JSON keys
+    to one atom each.
 
-    ValueError says which atom is unknown.
+    Raise ValueError, which names the atom, if one is unknown.
     """
     chosen = FORMATS.get(format, format) if isinstance(format, str) else format
     atoms: list[tuple[str, Any]] = []
@@ -191,10 +191,10 @@ class LogWriter:
         except (OSError, ValueError) as error:
             if not self._failed:
                 self._failed = True
-                self._errors.warning(f"the access log cannot be written ({error}); its lines are dropped")
+                self._errors.warning(f"cannot write the access log ({error}); its lines are dropped")
         if self.log.dropped != self._dropped:
             missing = self.log.dropped - self._dropped
-            self._errors.warning(f"the access log was too slow; {missing} lines are dropped")
+            self._errors.warning(f"the access log was too slow; {missing} lines were dropped")
             self._dropped = self.log.dropped
 
     def _write_block(self, block: bytes, reopen: bool) -> None:
@@ -207,18 +207,18 @@ class LogWriter:
                 self.file.reopen()
 
     def reopen(self) -> None:
-        """Writes the lines that are held back to the old file, then opens the path anew."""
+        """Write the buffered lines to the old file, then open the path again."""
         self._reopen = True
         self.log.something.set()
         self.log.full.set()
 
     def flush(self) -> None:
-        """Writes what is held back now, soon."""
+        """Write what is held back now, soon."""
         self.log.something.set()
         self.log.full.set()
 
     def close(self) -> None:
-        """Writes the rest, waiting for LAST_SECONDS at most."""
+        """Write the rest, waiting for LAST_SECONDS at most."""
         self._closing = True
         self.flush()
         with Timeout(LAST_SECONDS, False):

@@ -41,8 +41,8 @@ _least = DEBUG
 
 
 def write_from(name: str) -> bool:
-    """Less severe entries than this one of NAMED are not written in this process and its workers. Whether
-    those of INFO still are."""
+    """Hide entries less severe than this level of NAMED in this process and its workers. Return whether INFO
+    entries are still written."""
     global _least
     _least = NAMED[name]
     return _least <= INFO
@@ -73,14 +73,14 @@ class LogFile:
         self.stream.flush()
 
     def isatty(self) -> bool:
-        """Whether somebody may be looking at it."""
+        """Return whether somebody may be looking at it."""
         try:
             return bool(self.stream.isatty())
         except (AttributeError, ValueError):  # no file, or closed
             return False
 
     def reopen(self) -> None:
-        """Goes on in the file that has the path now. OSError if it cannot be opened; the old one is kept
+        """Go on in the file that has the path now. Raise OSError if it cannot be opened; the old one is kept
         then."""
         if self.path:
             old, self.stream = self.stream, self._open()
@@ -133,7 +133,7 @@ class ErrorLog:
         self.entry(WARNING, message, None, request)
 
     def warn_once(self, message: str) -> None:
-        """Of what each address and each application of a server may find."""
+        """Log a warning once, even if several addresses or applications of a server cause it."""
         if message not in self._told:
             self._told.add(message)
             self.warning(message)
@@ -177,14 +177,14 @@ class ErrorLog:
                 raise
 
     def _log(self, level: int, message: str, error: BaseException | None, about: dict[str, str]) -> None:
-        """To the program's handlers, which may wait."""
+        """Log to the program's handlers, which may wait."""
         exc_info = None if error is None else (type(error), error, error.__traceback__)
         extra = {"request_id": None, "client": None, "trace_id": None, **about}
         logger = sys.modules["logging"].getLogger(LOGGER)
         logger.log(level, "%s", message, exc_info=exc_info, extra=extra)
 
     def _write(self, text: str) -> None:
-        """To a stream of the program's, which may wait."""
+        """Write to a stream of the program, which may wait."""
         with suppress(OSError):  # a full disk must not take the server down
             self.stream.write(text)
             self.stream.flush()
@@ -204,15 +204,15 @@ class ErrorLog:
         return str(_json().dumps(record)) + "\n"
 
     def reopen(self) -> None:
-        """Goes on in the file that has the path now. OSError if it cannot be opened; the old one is kept
+        """Go on in the file that has the path now. Raise OSError if it cannot be opened; the old one is kept
         then."""
         if self._file is not None:
             self._file.reopen()
             self.stream.stream = self._file.stream
 
     def close(self, *, hold: bool = False) -> None:
-        """Waits for the last lines, for LAST_SECONDS at most, and closes the file that it has opened.
-        ``hold``: holds up the thread meanwhile, because there is no loop."""
+        """Wait for the last lines, for LAST_SECONDS at most, and close the file that it has opened.
+        ``hold``: blocks the thread meanwhile, because there is no loop."""
         if isinstance(self.stream, NonblockingText):
             ends = time.monotonic() + LAST_SECONDS
             while not hold and self.stream.pending and time.monotonic() < ends:
@@ -251,7 +251,7 @@ class ErrorLog:
 
 
 def check_format(format: str) -> str:
-    """ValueError for a format that there is not."""
+    """Raise ValueError for a format that there is not."""
     if format not in FORMATS:
         raise ValueError(f"error_log_format must be 'text' or 'json', not {format!r}")
     return format
@@ -289,7 +289,7 @@ def _zone(now: float) -> str:
 
 
 def running_request() -> Any:
-    """The request in whose tasklet this is called, or None."""
+    """Return the request in whose tasklet this is called, or None."""
     tasklet = current()
     return tasklet if hasattr(tasklet, "client_gone") else None
 
@@ -298,8 +298,9 @@ def running_request() -> Any:
 
 
 def configure(settings: Mapping[str, Any] | None, owner: Owner | None = None) -> None:
-    """Configures the module logging: the arguments of `logging.config.dictConfig`, of which ``version`` is 1,
-    and other loggers stay as they are. Its files are opened as ours are, for the same owner. ValueError."""
+    """Configure the module logging: the arguments of `logging.config.dictConfig`, of which ``version`` is 1,
+    and other loggers stay as they are. Its files are opened as ours are, for the same owner. Raise ValueError
+    on failure."""
     if settings is None:
         return
     import logging  # not everybody needs it
@@ -314,14 +315,14 @@ def configure(settings: Mapping[str, Any] | None, owner: Owner | None = None) ->
         dictConfig({"version": 1, "disable_existing_loggers": False, **settings})
     except (ValueError, TypeError, AttributeError, ImportError, OSError) as error:
         why = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
-        raise ValueError(f"logging cannot be configured: {why}") from None
+        raise ValueError(f"cannot configure logging: {why}") from None
     finally:
         vars(logging).pop("open", None)
 
 
 def _is_handled() -> bool:
-    """Whether the program has given our logger, or its parent, a handler. The root's do not count: they are
-    there for other entries."""
+    """Return whether our logger or its parent has a handler from the program. The root's do not count: they
+    are there for other entries."""
     logging = sys.modules.get("logging")
     return logging is not None and any(logging.getLogger(name).handlers for name in ("syncless", LOGGER))
 
@@ -332,23 +333,24 @@ _open: list[ErrorLog] = []
 
 
 def use(log: ErrorLog) -> None:
-    """Entries that belong to no server of this process go to that log from now on."""
+    """Send entries that belong to no server of this process to that log from now on."""
     _open.append(log)
 
 
 def forget(log: ErrorLog) -> None:
-    """They go to that log no more."""
+    """Stop sending such entries to that log."""
     if log in _open:
         _open.remove(log)
 
 
 def process_log() -> ErrorLog:
-    """The log of this process: of the server that has been started last of those that run, or stderr."""
+    """Return the log of this process: of the server that has been started last of those that run, or
+    stderr."""
     return _open[-1] if _open else ErrorLog()
 
 
 def warn(message: str) -> None:
-    """An entry about the process, and not about a request."""
+    """Log an entry about the process, not about a request."""
     process_log().entry(WARNING, message, None, None)
 
 

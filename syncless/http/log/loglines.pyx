@@ -183,7 +183,7 @@ cdef class AccessLog:
         return self.put_none()
 
     cdef int put_told(self, object value) except -1:
-        """What an exchange says of itself."""
+        """Append a value that an exchange reports of itself."""
         if value is None or type(value) is str:
             return self.put_string(value)
         return self.put_number(<int64_t> (value * 1e6) if type(value) is float else value)
@@ -208,7 +208,7 @@ cdef class AccessLog:
             self.put(PyBytes_AS_STRING(begun), len(begun))
 
     cdef str text_of(self, Request request, Part part):
-        """A part, which an application may have changed; None if there is none."""
+        """Return a part, which an application may have changed; None if there is none."""
         cdef PyObject* value
         if request.keys == NULL:
             return request.part(part)
@@ -322,7 +322,7 @@ cdef class AccessLog:
         return self.put_char(c'"')
 
     cdef Py_ssize_t put_good(self, object text, const char* good) except -1:
-        """Its first letters, as far as they stand for themselves. Returns how many they are."""
+        """Its first letters, as far as they stand for themselves. Return how many they are."""
         cdef Py_ssize_t i = 0, size = PyUnicode_GET_LENGTH(text)
         cdef const unsigned char* data = <const unsigned char*> PyUnicode_DATA(text)
         cdef char* to = self.room_for(size)
@@ -365,7 +365,7 @@ cdef class AccessLog:
         return 0
 
     def take(self) -> bytes:
-        """The lines that are held back; they are the caller's from then on."""
+        """Return the lines that are held back; they are the caller's from then on."""
         self.something.clear()
         self.full.clear()
         block = self.data[:self.size] if self.size else b""
@@ -377,7 +377,7 @@ cdef class AccessLog:
         return block
 
     def measure(self, Request request not None, str status, int body_bytes, int times) -> bytes:
-        """Logs the same response `times` times and takes the lines: for tests and for measuring the cost of a
+        """Log the same response `times` times and take the lines: for tests and for measuring the cost of a
         line."""
         cdef int _
         cdef int64_t now = monotonic_ns()

@@ -16,15 +16,15 @@ NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str, keep: str = "") -> str:
-    """The text with everything escaped that is not printable, but for the characters to keep: text of a
-    client must neither begin a line of its own in a log nor move a terminal's cursor."""
+    """Return the text with everything escaped that is not printable, except for the characters to keep: text
+    of a client must neither begin a line of its own in a log nor move a terminal's cursor."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else _escape(c) for c in text)
 
 
 def _escape(c: str) -> str:
-    """As in a Python string. Without the codec, which may be impossible to import for another user."""
+    """Escape text as in a Python string, without the codec, which another user may be unable to import."""
     number = ord(c)
     if c in NAMED:
         return NAMED[c]
@@ -34,17 +34,17 @@ def _escape(c: str) -> str:
 
 
 def tell(text: str) -> None:
-    """A line on stdout."""
+    """Print a line to stdout."""
     _write("stdout", f"{text}\n")
 
 
 def complain(text: str) -> None:
-    """A line on stderr."""
+    """Print a line to stderr."""
     _write("stderr", f"syncless: {text}\n")
 
 
 def open_missing() -> None:
-    """Opens /dev/null for each of stdin, stdout and stderr that the process was started without (``2>&-``,
+    """Open /dev/null for each of stdin, stdout and stderr that the process was started without (``2>&-``,
     some init scripts). Else a connection could get the number, and what others write to stderr."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -65,7 +65,7 @@ def _write(name: str, text: str) -> None:
 
 
 def flush() -> None:
-    """Writes what print() has held back. Text that nobody reads goes nowhere from then on: the interpreter
+    """Write what print() has held back. Text that nobody reads goes nowhere from then on: the interpreter
     would try once more at its end, and end with status 120."""
     drain()
     for stream in (sys.stdout, sys.stderr):

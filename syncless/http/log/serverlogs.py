@@ -15,7 +15,7 @@ from syncless.io.guardedfiles import Owner, append_to, of_argument
 
 class Logs:
     """Logs(access_log, access_log_format, error_log, error_log_format): the options of these names.
-    ValueError for a format that there is not, or one with an unknown atom."""
+    Raise ValueError for a format that there is not, or one with an unknown atom."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class Logs:
         return self._writer.log if self._writer else None
 
     def make_files(self) -> None:
-        """Makes the files, so that their owner can open them. OSError."""
+        """Make the files, so that their owner can open them. Raise OSError on failure."""
         for name, to in (("access_log", self._access_log), ("error_log", self._error_log)):
             if isinstance(to, (str, os.PathLike)):
                 with of_argument(name):
                     os.close(append_to(to, os.O_WRONLY | os.O_APPEND | os.O_CREAT, self.owner))
 
     def open(self) -> None:
-        """OSError if a file cannot be opened."""
+        """Raise OSError if a file cannot be opened."""
         self.open_errors()
         if self._access_log:
             with of_argument("access_log"):
@@ -56,32 +56,35 @@ class Logs:
             self._writer = LogWriter(make_log(self._access_log_format), file, self.errors)
 
     def open_errors(self) -> None:
-        """Opens the error log alone, which becomes the process's. OSError if its file cannot be opened."""
+        """Open the error log alone, which becomes the process's. Raise OSError if its file cannot be
+        opened."""
         with of_argument("error_log"):
             self.errors = ErrorLog(self._error_log, self._error_log_format, self.owner)
         use(self.errors)
 
     def close_errors(self, *, hold: bool = False) -> None:
-        """Closes it, see `ErrorLog.close`."""
+        """Close it, see `ErrorLog.close`."""
         if self.errors is not None:
             forget(self.errors)
             self.errors.close(hold=hold)
             self.errors = None
 
     def reopen(self) -> None:
-        """Opens log files anew, by their paths. OSError if one cannot be opened; the old one stays then."""
+        """Open log files anew, by their paths. Raise OSError if one cannot be opened; the old one stays
+        then."""
         if self._writer is not None:
             self._writer.reopen()
         if self.errors is not None:
             self.errors.reopen()
 
     def close(self) -> None:
-        """Writes the rest, waiting for LAST_SECONDS at most."""
+        """Write the rest, waiting for LAST_SECONDS at most."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
         self.close_errors()
 
     def leave_to_parent(self) -> None:
-        """In a child after fork: the access log's tasklet and what it holds back are the parent's."""
+        """Called in a child after a fork: the tasklet of the access log and its buffered lines belong to the
+        parent."""
         self._writer = None

@@ -25,8 +25,8 @@ KEPT_WAITS = 20
 
 
 def account(request: Any, seconds: float) -> dict[str, Any]:
-    """Where the time of a request went that ends now, as JSON has it: a wait is `since` so many seconds after
-    the beginning."""
+    """Return where the time of a finished request went, for JSON; `since` is the start of a wait, in seconds
+    after the start of the request."""
     began = time.monotonic() - seconds
     kept = recorded(request)
     waited, queued = (kept.waited_seconds, kept.queued_seconds) if kept else (0.0, 0.0)
@@ -54,7 +54,7 @@ def sentence(told: dict[str, Any]) -> str:
 
 
 def rows(told: dict[str, Any]) -> list[str]:
-    """The longest waits in words, then the rest."""
+    """Return the longest waits in words, then the rest."""
     found = longest(Wait(**wait) for wait in told["waits"])[:ROWS]
     left = told["number"] - sum(number for _, number in found)
     seconds = told["waited"] - sum(wait.seconds for wait, _ in found)
@@ -74,7 +74,7 @@ class SlowRequests:
         self._slowest: list[dict[str, Any]] = []
 
     def ended(self, request: Any, seconds: float) -> None:
-        """From any thread."""
+        """Note the end of a request. May be called in any thread."""
         is_logged = 0 < self.log_seconds <= seconds
         slowest = self.slowest() if self.keep and seconds >= KEPT_FROM else None
         if slowest is not None and len(slowest) == KEPT and seconds <= slowest[-1]["seconds"]:
@@ -92,6 +92,7 @@ class SlowRequests:
             self._slowest = sorted([*slowest, told], key=lambda one: -one["seconds"])[:KEPT]
 
     def slowest(self) -> list[dict[str, Any]]:
-        """The slowest that have ended in the last minutes, as `account` has them. From any thread."""
+        """Return the slowest that have ended in the last minutes, as `account` has them. Note the end of a
+        request. May be called in any thread."""
         since = time.time() - KEPT_FOR
         return [one for one in self._slowest if one["at"] > since]

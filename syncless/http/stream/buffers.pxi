@@ -28,7 +28,7 @@ cdef class Buffers:
         PyMem_Free(self.scratch)
 
     cdef int reserve(self, Buffer* buffer, size_t size) except -1:
-        """Makes room for `size` more bytes. MemoryError leaves the buffer as it was."""
+        """Make room for `size` more bytes. MemoryError leaves the buffer as it was."""
         if buffer.room - buffer.size >= size:
             return 0
         if size > MOST - buffer.size:
@@ -65,7 +65,7 @@ cdef class Buffers:
         return self.append(buffer, data, size)
 
     cdef void release(self, Buffer* buffer) noexcept:
-        """Gives the memory back; the buffer is empty then, and can be used again."""
+        """Give the memory back; the buffer is empty then, and can be used again."""
         if buffer.data != NULL:
             self.lent -= 1
             self.held -= buffer.room
@@ -77,7 +77,7 @@ cdef class Buffers:
         buffer.size = buffer.room = 0
 
     cdef char* take_block(self) except NULL:
-        """A block of BUFFER bytes."""
+        """Return a block of BUFFER bytes."""
         cdef char* block
         if self.free_blocks:
             self.free_blocks -= 1

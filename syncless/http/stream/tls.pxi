@@ -69,7 +69,7 @@ cdef class TlsLayer:
         return 0
 
     cdef int handshake(self, int fd) except -2:
-        """Goes on as far as it can: READY, WANTS_READ, WANTS_WRITE, FAILED."""
+        """Go on as far as it can: READY, WANTS_READ, WANTS_WRITE, FAILED."""
         cdef Py_ssize_t n
         cdef int pushed
         if self.at_work:
@@ -101,7 +101,8 @@ cdef class TlsLayer:
                 return FAILED
 
     cdef object described_by(self, function):
-        """What the function makes of the SSLObject after the handshake, which does not change any more."""
+        """Return the result of the function for the SSLObject after the handshake, which does not change any
+        more."""
         made = self.described.get(function)
         if made is None:
             made = self.described[function] = function(self.ssl)
@@ -158,7 +159,7 @@ cdef class TlsLayer:
             self.at_work = False
 
     cdef int push(self, int fd) except -2:
-        """Sends ciphertext: 1 when all of it is gone, 0 when the client has to take some first, -1 when it is
+        """Send ciphertext: 1 when all of it is gone, 0 when the client has to take some first, -1 when it is
         gone."""
         cdef ssize_t n
         cdef bint empty = False                     # `outgoing`, and no Python code has run since

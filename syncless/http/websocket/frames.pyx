@@ -43,7 +43,7 @@ cdef bytes END = b"\0\0\xff\xff"            # of a compressed message, which is 
 
 
 cdef bytes head_of(object library, bint text, bint packed, Py_ssize_t size):
-    """The head of a message's frame, as the library writes it."""
+    """Return the head of a message's frame, as the library writes it."""
     cdef Py_ssize_t key = size << 2 | packed << 1 | text
     cdef bytes head
     if size > MOST_SHORT:   # one head for all, but for the length in it
@@ -97,7 +97,7 @@ cdef class Packing:
         self.agreed = agreed
 
     cdef bytes packed(self, bytes data):
-        """A whole message. Lets others run if it is long; if it is interrupted then, it never was."""
+        """Return a whole message. Lets others run if it is long; if it is interrupted then, it never was."""
         cdef Py_ssize_t begin
         cdef list pieces = []
         packer = self.packer
@@ -117,7 +117,7 @@ cdef class Packing:
         return data[: len(data) - len(END)]
 
     cdef bytes unpacked(self, bytes data, bint last, Py_ssize_t most):
-        """The payload of a frame, and whether it is its message's last. Broken."""
+        """Return the payload of a frame; `last`: it is its message's last. Broken."""
         cdef bytes made
         unpacker = self.unpacker
         if unpacker is None:
@@ -167,8 +167,8 @@ cdef class Frames:
         return 0
 
     cpdef bint next(self, Py_ssize_t most) except -1:
-        """Whether a frame is whole that has at most `most` bytes, decompressed: `opcode`, `payload` and
-        `last` are those of the next one. Broken."""
+        """Return whether a frame is whole that has at most `most` bytes, decompressed: `opcode`, `payload`
+        and `last` are those of the next one. Broken."""
         if self.parser is None:
             if self.start == len(self.buffer):
                 return False
@@ -192,7 +192,7 @@ cdef class Frames:
         return False
 
     cdef bint next_known(self, Py_ssize_t most) except -1:
-        """The same, for a frame whose head is known."""
+        """Return the same, for a frame whose head is known."""
         cdef const unsigned char* data
         cdef Py_ssize_t rest = len(self.buffer) - self.start, head = SHORT_HEAD, i
         cdef uint64_t size
@@ -235,7 +235,7 @@ cdef class Frames:
         return 0
 
     cdef int unpack(self, int first, Py_ssize_t most) except -1:
-        """The payload at hand, if its message is compressed. `first`: its frame's first byte. Broken."""
+        """Unpack the payload at hand, if its message is compressed. `first`: its frame's first byte. Broken."""
         cdef Py_ssize_t received = len(self.payload)
         if self.opcode >= CLOSE:
             return 0
@@ -257,7 +257,7 @@ cdef class Frames:
         self.credited = now
         self.credit -= max(0, size - GROWTH * received)
         if self.credit < 0:
-            raise Broken(1009, "messages become too large when they are unpacked")
+            raise Broken(1009, "messages become too large when they are decompressed")
         return 0
 
     def _exactly(self, Py_ssize_t size):
@@ -276,8 +276,8 @@ cdef class Frames:
         return piece
 
     cpdef bytes coming(self, int opcode):
-        """The payload of a frame that is not whole yet, from where the last call ended; nothing if it has
-        another opcode, or is compressed."""
+        """Return the payload of a frame that is not whole yet, from where the last call ended; nothing if it
+        has another opcode, or is compressed."""
         if self.parser is None or not self.pieces:
             return b""
         bits, length = self.pieces[0]
@@ -291,11 +291,11 @@ cdef class Frames:
         return unmasked(data, <bytes> (mask[turn:] + mask[:turn]), len(data))
 
     cdef bint is_quick(self, object data) noexcept:
-        """Whether message() lets no other tasklet run."""
+        """Return whether message() lets no other tasklet run."""
         return self.packing is None or len(data) <= PIECE // 4  # a character has up to four bytes
 
     cpdef bytes message(self, object data):
-        """A whole message, str or bytes, as a frame."""
+        """Return a whole message, str or bytes, as a frame."""
         cdef bint text = isinstance(data, str)
         cdef Py_ssize_t size
         cdef const char* payload
@@ -314,7 +314,7 @@ cdef class Frames:
         return made
 
     cdef bytes control(self, int opcode, bytes data):
-        """A control frame. ValueError if the data does not fit."""
+        """Return a control frame. ValueError if the data does not fit."""
         return self.library.frame(opcode, data)
 
     cdef tuple read_close(self):

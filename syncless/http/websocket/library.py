@@ -30,7 +30,7 @@ windows are those of the library's server."""
 
 
 class Unpacked(Extension):
-    """Leaves a compressed frame to frames.pyx."""
+    """Leave a compressed frame to frames.pyx."""
 
     def decode(self, frame: Frame, *, max_size: int | None = None) -> Frame:
         return (
@@ -42,7 +42,7 @@ UNPACKED = [Unpacked()]
 
 
 def handshake(request: Request, compression: bool) -> tuple[list[tuple[str, str]], PerMessageDeflate | None]:
-    """The fields of the 101 response to a request, and what is agreed upon of compression. ValueError if the
+    """Return the fields of the 101 response to a request, and what is agreed upon of compression. ValueError if the
     handshake is malformed."""
     offered = Headers()
     for name in FIELDS:
@@ -61,12 +61,12 @@ def handshake(request: Request, compression: bool) -> tuple[list[tuple[str, str]
 def parse(
     exactly: Callable[[int], Generator[None, None, bytes]], most: int, packed: bool
 ) -> Generator[None, None, Frame]:
-    """Reads a client's frame, and does not decompress it. ProtocolError; PayloadTooBig."""
+    """Read a client's frame, and does not decompress it. ProtocolError; PayloadTooBig."""
     return Frame.parse(exactly, mask=True, max_size=most, extensions=UNPACKED if packed else [])
 
 
 def frame(opcode: int, data: bytes) -> bytes:
-    """A frame of the server. ValueError if the data does not fit into a control frame."""
+    """Return a frame of the server. ValueError if the data does not fit into a control frame."""
     try:
         return Frame(Opcode(opcode), data).serialize(mask=False)
     except ProtocolError as error:
@@ -74,7 +74,7 @@ def frame(opcode: int, data: bytes) -> bytes:
 
 
 def close_data(code: int, reason: str) -> bytes:
-    """The payload of a close frame; ValueError for a code that none may have."""
+    """Return the payload of a close frame; raise ValueError for a code that none may have."""
     try:
         return Close(code, reason).serialize()
     except ProtocolError as error:
@@ -82,6 +82,7 @@ def close_data(code: int, reason: str) -> bytes:
 
 
 def read_close(data: bytes) -> tuple[int, str]:
-    """Code and reason of a close frame, code 1005 if it has none. ProtocolError; UnicodeDecodeError."""
+    """Return the code (1005 if there is none) and the reason of a close frame. Raise ProtocolError or
+    UnicodeDecodeError if it is malformed."""
     close = Close.parse(data)
     return int(close.code), close.reason

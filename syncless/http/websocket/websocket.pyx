@@ -27,12 +27,12 @@ STOPS = 1001, "the server stops"
 CLOSE_SECONDS = 5.0
 """For which the server waits for the client's own close frame."""
 
-NEEDED = "a client asks for a WebSocket, which needs websockets: pip install 'syncless[websocket]'"
+NEEDED = "a client requests a WebSocket, which needs websockets: pip install 'syncless[websocket]'"
 
 
 def has_library() -> bool:
-    """Whether the library for frames is installed. To be asked when a server begins: the search runs code of
-    others."""
+    """Return whether the library for frames is installed. To be asked when a server begins: the search runs
+    code of others."""
     return find_spec("websockets") is not None
 
 
@@ -93,13 +93,13 @@ cdef class WebSocket:
     # -- beginning ---------------------------------------------------------------------------------
 
     def accept(self, subprotocol=None, headers=None, compression=True) -> None:
-        """Answers the handshake. BadRequest or UpgradeRequired if the client's is wrong: the server answers
+        """Answer the handshake. BadRequest or UpgradeRequired if the client's is wrong: the server answers
         400 or 426 to it."""
         if self.frames is not None:
-            raise RuntimeError("this WebSocket has been accepted already")
+            raise RuntimeError("this WebSocket has already been accepted")
         if subprotocol is not None and subprotocol not in self.subprotocols:
             raise ValueError(
-                f"the client does not offer the subprotocol {subprotocol!r}, only {self.subprotocols}"
+                f"the client did not offer the subprotocol {subprotocol!r}, only {self.subprotocols}"
             )
         for name, value in headers or []:
             if not _can_be_sent(name, value):
@@ -114,7 +114,7 @@ cdef class WebSocket:
         self.upgrade.begin("\r\n".join([*lines, "", ""]).encode("latin-1"), self)
 
     def check(self, compression=True):
-        """The fields of the handshake's response, and what it says of compression. BadRequest or
+        """Return the fields of the handshake's response, and what it says of compression. BadRequest or
         UpgradeRequired if the client's is wrong."""
         if self.request.field("sec-websocket-version") != "13":
             raise UpgradeRequired("only version 13 of the WebSocket protocol is supported (RFC 6455, 4.4)")
@@ -130,8 +130,8 @@ cdef class WebSocket:
     # -- messages ----------------------------------------------------------------------------------
 
     cpdef receive(self):
-        """The next message: str for text, bytes for binary; None when the WebSocket has been closed. Answers
-        pings meanwhile, and sends them when the client is silent (Limits.ping_seconds)."""
+        """Return the next message: str for text, bytes for binary; None when the WebSocket has been closed.
+        Answers pings meanwhile, and sends them when the client is silent (Limits.ping_seconds)."""
         if self.frames is None:
             self.accept()
         self.receiving.acquire_unit(True, None)
@@ -153,7 +153,7 @@ cdef class WebSocket:
         return message
 
     def send(self, message) -> None:
-        """Sends a text or a binary message, waiting while the client is slow. WebSocketClosed if it is
+        """Send a text or a binary message, waiting while the client is slow. WebSocketClosed if it is
         closed. If a Timeout or kill() cuts the wait, the client gets the message as a whole or not at all."""
         if isinstance(message, (bytearray, memoryview)):
             message = bytes(message)
@@ -171,15 +171,15 @@ cdef class WebSocket:
             self.sending.release_unit()
 
     cdef bint may_frame(self, object message) noexcept:
-        """Whether framed() may be called: nothing is being sent, and it lets no other tasklet run."""
+        """Return whether framed() may be called: nothing is being sent, and it lets no other tasklet run."""
         return self.sending.value > 0 and self.frames.is_quick(message)
 
     cdef bytes framed(self, object message):
-        """A message as the bytes to send, for a caller that sends them itself."""
+        """Return a message as the bytes to send, for a caller that sends them itself."""
         return self.frames.message(message)
 
     def ping(self, payload=b"") -> None:
-        """Sends a ping of up to 125 bytes."""
+        """Send a ping of up to 125 bytes."""
         if self.frames is None:
             self.accept()
         with self.sending:
@@ -187,7 +187,7 @@ cdef class WebSocket:
             self.write(self.frames.control(PING, payload))
 
     def close(self, code=1000, reason="") -> None:
-        """Sends a close frame and waits for the client's, for at most CLOSE_SECONDS. Harmless if it is closed
+        """Send a close frame and wait for the client's, for at most CLOSE_SECONDS. Harmless if it is closed
         already."""
         if self.closed:
             return
@@ -210,7 +210,7 @@ cdef class WebSocket:
             )
 
     cdef int make_room(self) except -1:
-        """Waits until what was left to the server is sent, while the message has not begun."""
+        """Wait until what was left to the server is sent, while the message has not begun."""
         try:
             self.upgrade.make_room()
         except ClientGone:
@@ -227,7 +227,7 @@ cdef class WebSocket:
         raise WebSocketClosed("the client has left") from None
 
     def send_close(self, code, reason) -> None:
-        """Sends a close frame. WebSocketClosed."""
+        """Send a close frame. WebSocketClosed."""
         frame = self.frames.control(CLOSE, self.library.close_data(code, _shortened(reason)))
         with self.sending:
             self.check_open()
@@ -235,7 +235,7 @@ cdef class WebSocket:
             self.close_code, self.close_reason = code, reason
 
     def _says_close(self, code, reason=""):
-        """The same. Returns whether it could be sent."""
+        """The same. Return whether it could be sent."""
         try:
             self.send_close(code, reason)
         except WebSocketClosed:
@@ -243,7 +243,7 @@ cdef class WebSocket:
         return True
 
     cdef int meet_answer(self) except -1:
-        """Waits for the client's close frame. Closing the connection before would reset it under a client
+        """Wait for the client's close frame. Closing the connection before would reset it under a client
         that sends, which may lose our close frame by that."""
         with Timeout(CLOSE_SECONDS, False), self.receiving:
             self.message = None
@@ -274,7 +274,7 @@ cdef class WebSocket:
             self.fail(error.code, str(error))
 
     cdef bint take_rest(self) except -1:
-        """Whether more of a frame has come already."""
+        """Return whether more of a frame has come already."""
         cdef bytes data
         data = self.upgrade.read_rest(min(self.frames.missing, <Py_ssize_t> MOST_REST))
         if not data:
@@ -318,7 +318,7 @@ cdef class WebSocket:
                 self.answer_close()
 
     def answer_close(self) -> None:
-        """Answers the client's close frame, if it has come: nothing can be sent any more."""
+        """Answer the client's close frame, if it has come: nothing can be sent any more."""
         if self.unanswered is None or self.closed:
             return
         code, reason, data = self.unanswered
@@ -326,7 +326,7 @@ cdef class WebSocket:
         self.close_code, self.close_reason = code, reason
 
     cdef int wait(self) except -1:
-        """Waits for bytes."""
+        """Wait for bytes."""
         cdef bytes data
         try:
             data = self.upgrade.read()
@@ -365,7 +365,7 @@ cdef class WebSocket:
             self.message = message
 
     cdef int answer(self, int opcode, bytes data) except -1:
-        """Sends a control frame, if it still can be sent."""
+        """Send a control frame, if it still can be sent."""
         try:
             with self.sending:
                 self.check_open()

@@ -1,16 +1,16 @@
 from typing import Any
 
 def asks_by_head(data: bytes) -> bool:
-    """Whether received bytes, which may be no request, ask by HEAD."""
+    """Return whether received bytes, which may be no request, ask by HEAD."""
 
 def http_date(when: float) -> str:
-    """The time (seconds since 1970) in the form of RFC 9110, 5.6.7."""
+    """Return the time (seconds since 1970) in the form of RFC 9110, 5.6.7."""
 
 def is_field(name: bytes, value: bytes) -> bool:
-    """Whether a message can have this header field (RFC 9110, 5.1 and 5.5)."""
+    """Return whether a message can have this header field (RFC 9110, 5.1 and 5.5)."""
 
 def is_host(text: str) -> bool:
-    """Whether a Host field can have this value."""
+    """Return whether a Host field can have this value."""
 
 def refusals() -> list[tuple[str, int, int, str]]:
     """(name, number, status, words) of each reason for which a request is refused."""

@@ -60,7 +60,7 @@ cdef bint is_value(const char* value, size_t size) noexcept nogil:
 
 
 cdef const char* name_of(int known) noexcept nogil:
-    """The known name in lower case; NULL after the last."""
+    """Return the known name in lower case; NULL after the last."""
     return head_known_names[known]
 
 
@@ -73,7 +73,7 @@ cdef size_t put_chunk_line(char* into, size_t size) noexcept nogil:
 
 
 cdef bytes dates_at(int64_t seconds):
-    """The Server and Date fields."""
+    """Return the Server and Date fields."""
     cdef char text[REPLY_DATES]
     return text[:reply_dates(text, seconds)]
 
@@ -95,31 +95,31 @@ def refusals() -> list:
 
 
 def http_date(double when) -> str:
-    """The time (seconds since 1970) in the form of RFC 9110, 5.6.7."""
+    """Return the time (seconds since 1970) in the form of RFC 9110, 5.6.7."""
     cdef char text[REPLY_DATE]
     return text[:reply_date(text, <int64_t> when)].decode()
 
 
 cdef bytes decode_path(const char* path, size_t size):
-    """The percent-encoded bytes of a path, decoded once."""
+    """Return the percent-encoded bytes of a path, decoded once."""
     cdef bytes decoded = PyBytes_FromStringAndSize(NULL, size)
     return decoded[:head_decode_path(path, size, PyBytes_AS_STRING(decoded))]
 
 
 cpdef bint asks_by_head(bytes data):
-    """Whether received bytes, which may be no request, ask by HEAD."""
+    """Return whether received bytes, which may be no request, ask by HEAD."""
     return head_asks_by_head(data, len(data))
 
 
 def is_host(str text not None):
-    """Whether a Host field can have this value."""
+    """Return whether a Host field can have this value."""
     cdef bytes data = text.encode("latin-1", "replace")
     cdef const char* start = data
     return bool(host_is_valid(start, start + len(data)))
 
 
 def is_field(bytes name not None, bytes value not None):
-    """Whether a message can have this header field (RFC 9110, 5.1 and 5.5)."""
+    """Return whether a message can have this header field (RFC 9110, 5.1 and 5.5)."""
     return bool(head_is_token(name, len(name)) and head_is_value(value, len(value)))
 
 

@@ -54,7 +54,8 @@ _results: dict[Any, tuple[float, tuple[int, int, int], AddressInfo]] = {}
 
 
 def use(resolver: Literal["dns", "thread"]) -> None:
-    """Chooses the resolver: this module ("dns"), or the C library in threads ("thread"). ValueError."""
+    """Choose the resolver: this module ("dns"), or the C library in threads ("thread"). Raise ValueError on
+    failure."""
     global _in_thread
     if resolver not in ("dns", "thread"):
         raise ValueError(f"unknown resolver {resolver!r}; choose 'dns' or 'thread'")
@@ -68,7 +69,7 @@ def configure(
     resolv_conf: str = "/etc/resolv.conf",
     port: int = 53,
 ) -> None:
-    """Sets the paths of the system's files and the port of the name servers, and empties the caches."""
+    """Set the paths of the system's files and the port of the name servers, and empty the caches."""
     global _resolver
     _resolver = Resolver(hosts, nsswitch, resolv_conf, port)
     _results.clear()
@@ -120,7 +121,7 @@ def _by_servers(name: str, families: tuple[int, ...]) -> _Found:
 
 
 def _first_that_knows(name: str, in_hosts: Callable[[], T | None], by_servers: Callable[[], T]) -> T:
-    """Asks one source after the other. If none knows the name, it raises the last one's gaierror.
+    """Ask one source after the other. If none knows the name, it raises the last one's gaierror.
     _AskTheCLibrary if the C library must be asked."""
     failure = error(_stdlib.EAI_NONAME)
     for source in _resolver.sources:
@@ -148,7 +149,7 @@ def _find(name: str, families: tuple[int, ...]) -> _Found:
 
 
 def _plain(host: str | bytes) -> str:
-    """The name as it is asked for; UnicodeError as the standard library raises it."""
+    """Return the name as it is asked for; UnicodeError as the standard library raises it."""
     if isinstance(host, bytes):
         return host.decode("ascii", "surrogateescape")
     if not isinstance(host, str):
@@ -200,7 +201,7 @@ def getaddrinfo(
 
 
 def _addresses(name: str, family: int, flags: int) -> tuple[_Found, list[str]]:
-    """The addresses in the order in which they should be tried."""
+    """Return the addresses in the order in which they should be tried."""
     here = families_here() if flags & ADDRCONFIG else {AF_INET, AF_INET6}
     mapped = family == AF_INET6 and flags & V4MAPPED
     wanted: tuple[int, ...] = (AF_INET, AF_INET6) if family == AF_UNSPEC or mapped else (family,)
@@ -239,7 +240,8 @@ def gethostbyname_ex(hostname: str) -> tuple[str, list[str], list[str]]:
 
 
 def _name_of(address: str) -> tuple[str, list[str]]:
-    """The name of a numeric address and its other names. gaierror, _AskTheCLibrary."""
+    """Return the host name and the aliases of a numeric address. Raise gaierror if there is none,
+    _AskTheCLibrary if only the C library can tell."""
     plain = address.partition("%")[0]
 
     def in_hosts() -> tuple[str, list[str]] | None:
@@ -301,11 +303,11 @@ def getfqdn(name: str = "") -> str:
 
 
 def query(name: str, rdtype: str | int = "A") -> list[Any]:
-    """The records of a name: dnspython's rdata objects of that type ("MX", "TXT", "SRV" ...). Follows aliases
-    and uses the search list.
+    """Return the records of a name: dnspython's rdata objects of that type ("MX", "TXT", "SRV" ...). Follow
+    aliases and use the search list.
 
     socket.gaierror: EAI_NONAME if the name does not exist, EAI_NODATA if it has no such records, EAI_AGAIN if
-    no server has answered. ValueError for an unknown type.
+    no server has answered. Raise ValueError for an unknown type.
     """
     wire.load()
     try:
@@ -333,6 +335,7 @@ __all__ = [
 
 
 def resolved(sock: _stdlib.socket, address: Any) -> Any:
-    """The address with its host name replaced by a number, so that the C library asks no name server."""
+    """Return the address with its host name replaced by a number, so that the C library asks no name
+    server."""
     found = getaddrinfo(address[0], None, sock.family, sock.type)  # the call itself checks the port
     return (found[0][4][0], *address[1:])

@@ -25,21 +25,21 @@ POLICY = [
 
 @lru_cache(1024)
 def as_v6(address: str) -> ipaddress.IPv6Address:
-    """The address itself, or an IPv4 address mapped to IPv6 (as in section 3.1 and the following)."""
+    """Return the address itself, or an IPv4 address mapped to IPv6 (as in section 3.1 and the following)."""
     plain = address.partition("%")[0]
     return ipaddress.IPv6Address(plain if ":" in plain else f"::ffff:{plain}")
 
 
 @lru_cache(1024)
 def policy(address: str) -> tuple[int, int]:
-    """Precedence and label."""
+    """Return precedence and label."""
     number = as_v6(address)
     return next((precedence, label) for network, precedence, label in POLICY if number in network)
 
 
 @lru_cache(1024)
 def scope(address: str) -> int:
-    """2 link-local, 5 site-local, 14 global (section 3.1, 3.2)."""
+    """Return the scope: 2 link-local, 5 site-local, 14 global (section 3.1, 3.2)."""
     number = as_v6(address)
     plain = number.ipv4_mapped or number
     if number.is_multicast:
@@ -50,13 +50,14 @@ def scope(address: str) -> int:
 
 
 def common_prefix(one: str, other: str) -> int:
-    """Number of leading bits that both addresses share, at most 64 (section 2.2)."""
+    """Return number of leading bits that both addresses share, at most 64 (section 2.2)."""
     differing = (int(as_v6(one)) ^ int(as_v6(other))).bit_length()
     return min(64, 128 - differing)
 
 
 def source_of(address: str) -> str | None:
-    """Our address from which packets there would come, or None if there is no route. Sends nothing."""
+    """Return our source address for packets to that address, or None if there is no route. Nothing is
+    sent."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         probe = _socket.socket(family, socket.SOCK_DGRAM)
@@ -72,7 +73,8 @@ def source_of(address: str) -> str | None:
 
 
 def key(address: str) -> tuple[int, ...]:
-    """Smaller is better: the rules of section 6 without those on deprecated, home and native addresses."""
+    """Return a sort key (smaller is better) by the rules of section 6, except those on deprecated, home and
+    native addresses."""
     source = source_of(address)
     precedence, label = policy(address)
     if source is None:
@@ -84,5 +86,5 @@ def key(address: str) -> tuple[int, ...]:
 
 
 def ordered(addresses: list[str]) -> list[str]:
-    """The addresses, best first; equally good ones stay in the name server's order (rule 10)."""
+    """Return the addresses, best first; equally good ones stay in the name server's order (rule 10)."""
     return sorted(addresses, key=key) if len(addresses) > 1 else addresses

@@ -80,7 +80,7 @@ class Port:
         self.sock.close()
 
     def read(self, seconds: float) -> None:
-        """Waits for a message and gives it to its conversation, if there is one."""
+        """Wait for a message and give it to its conversation, if there is one."""
         self.reading = True
         with ThrownHere() as thrown:
             try:
@@ -100,13 +100,13 @@ class Port:
             owner.wake()
 
     def fail(self, error: OSError) -> None:
-        """Tells all users of the port: the kernel reports an unreachable server only once."""
+        """Tell all users of the port: the kernel reports an unreachable server only once."""
         self.error = error
         for user in self.users:
             user.wake()
 
     def hand_over(self) -> None:
-        """Lets another conversation read, if one waits."""
+        """Let another conversation read, if one waits."""
         for user in self.users:
             if user.parked:
                 user.wake()
@@ -138,7 +138,7 @@ class Conversation:
             port.hand_over()
 
     def ask(self, question: Question) -> Question:
-        """Sends a question, and returns it with its number. OSError."""
+        """Send a question, and return it with its number. Raise OSError on failure."""
         port = self._port
         while question.number in port.asked:
             question = renumbered(question)
@@ -151,12 +151,12 @@ class Conversation:
         return question
 
     def answered(self, number: int) -> None:
-        """Drops further messages with this number."""
+        """Drop further messages with this number."""
         del self._port.asked[number]
 
     def receive(self, until: float) -> bytes:
-        """The next message with one of our numbers. TimeoutError at `until`; OSError if the server is
-        unreachable."""
+        """Return the next message with one of our numbers. TimeoutError at `until`; raise OSError if the
+        server is unreachable."""
         port = self._port
         while not self.unread:
             if port.error is not None:
@@ -187,7 +187,7 @@ class Conversation:
 
 
 def _port_for(server: Address) -> Port:
-    """A new port, or one to share. OSError."""
+    """Return a new port, or one to share. Raise OSError on failure."""
     loop = current_loop()
     shared = _shared(server, loop) if len(_open) >= MOST_PORTS else None
     if shared is not None:
@@ -202,7 +202,8 @@ def _port_for(server: Address) -> Port:
 
 
 def _any(ports: list[Port]) -> Port:
-    """One that nobody can foresee. The module `random` would cost each fork, after which it seeds itself."""
+    """Return an unpredictable choice. The module `random` would slow down each fork, after which it seeds
+    itself."""
     return ports[int.from_bytes(os.urandom(4), "big") % len(ports)]
 
 
@@ -216,7 +217,7 @@ def _shared(server: Address, loop: Loop) -> Port | None:
 
 
 def _after_fork_in_child() -> None:
-    """Drops the ports of the parent, whose lookups do not run here."""
+    """Drop the ports of the parent, whose lookups do not run here."""
     for port in _open:
         port.sock.close()
     _open.clear()

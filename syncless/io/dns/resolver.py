@@ -36,7 +36,7 @@ _ERRORS = {
 
 
 def error(code: int) -> socket.gaierror:
-    """The exception for an error code of the C library."""
+    """Return the exception for an error code of the C library."""
     return socket.gaierror(code, _ERRORS[code])
 
 
@@ -79,7 +79,7 @@ class Resolver:
         self._pending: dict[tuple[str, tuple[int, ...]], _Pending] = {}
 
     def forget_others(self) -> None:
-        """In the child of a fork, where the parent's queries do not run."""
+        """Called in the child of a fork, where the parent's queries do not run."""
         self._pending.clear()
 
     @property
@@ -109,8 +109,8 @@ class Resolver:
         return self._conf[1]
 
     def candidates(self, name: str) -> Iterator[tuple[str, bool]]:
-        """The absolute names to try for a name, in the order of resolv.conf(5), and whether each is the name
-        unchanged."""
+        """Yield the absolute names to try for a name, in the order of resolv.conf(5), and whether each is the
+        unchanged name."""
         if name.endswith("."):
             yield name, True
             return
@@ -124,7 +124,7 @@ class Resolver:
             yield name + ".", True
 
     def search(self, name: str, types: tuple[int, ...]) -> list[Records]:
-        """The records of the first candidate that has any, or the C library's socket.gaierror.
+        """Return the records of the first candidate that has any, or the C library's socket.gaierror.
 
         An alias ends the search, wherever it leads. If no server answers for a domain, or it makes no
         name, the other domains are not tried. If the unchanged name was tried first, its answer decides the
@@ -162,8 +162,8 @@ class Resolver:
         raise error(socket.EAI_AGAIN if server_failed else codes[-1] if codes else socket.EAI_NONAME)
 
     def lookup(self, name: str, types: tuple[int, ...]) -> list[Records]:
-        """The records of an absolute name, for each of the types. NoAnswer; ValueError for an impossible
-        name."""
+        """Return the records of an absolute name, for each of the types. NoAnswer; raise ValueError for an
+        impossible name."""
         look()
         if AAAA in types and self.conf.no_aaaa:  # asked for A: its answer says whether the name exists
             [four] = self.lookup(name, (A,))
@@ -219,7 +219,7 @@ class Resolver:
 
 
 def records_of(answer: wire.Answer | None, asked: Any, text: str, rdtype: int) -> Records:
-    """The records in an answer, with aliases followed."""
+    """Return the records in an answer, with aliases followed."""
     if answer is None:
         seconds = RESTING_SECONDS if rdtype == A else UNANSWERED_SECONDS
         return Records(True, text.removesuffix("."), [], [], time.monotonic() + seconds, answered=False)

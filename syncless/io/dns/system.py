@@ -101,7 +101,7 @@ class Source(NamedTuple):
 
 
 def parse_nsswitch(text: str) -> list[Source]:
-    """The sources of host names in their order; `files dns` without such a line."""
+    """Return the sources of host names in their order; `files dns` without such a line."""
     sources: list[Source] = []
     for line in text.split("\n"):
         database, _, rest = line.partition("#")[0].partition(":")
@@ -148,8 +148,8 @@ HIGHEST = {"ndots": 15, "timeout": 30, "attempts": 5}
 
 
 def read_resolv_conf(text: str) -> ResolvConf:
-    """Parses resolv.conf, RES_OPTIONS and LOCALDOMAIN as the C library does (res_init.c of glibc): a line
-    begins with its keyword and a blank, and one that makes no sense is passed over."""
+    """Parse resolv.conf, RES_OPTIONS and LOCALDOMAIN as the C library does (res_init.c of glibc): a line
+    begins with its keyword and a blank, and a malformed line is ignored."""
     conf = ResolvConf()
     nameservers: list[str] = []
     search: list[str] | None = _domains(os.environ.get("LOCALDOMAIN"))
@@ -173,7 +173,8 @@ def read_resolv_conf(text: str) -> ResolvConf:
 
 
 def _as_bytes(domain: str) -> str:
-    """The C library asks for the very bytes of a domain that is not ASCII."""
+    """Return the bytes of a name: the C library asks for the unchanged bytes of a domain that is not
+    ASCII."""
     if domain.isascii():
         return domain
     data = domain.encode("utf-8", "surrogateescape")
@@ -185,7 +186,7 @@ def _domains(text: str | None) -> list[str] | None:
 
 
 def _address_of_server(word: str) -> str | None:
-    """The address that the word is: of IPv4 in any of its forms, or of IPv6."""
+    """Return the address that the word is: of IPv4 in any of its forms, or of IPv6."""
     if word.split() != [word]:
         return None
     try:
@@ -222,7 +223,8 @@ ALWAYS_KNOWN = ("localhost", "_gateway", "_outbound")
 
 
 def is_known_here(source: str, name: str) -> bool:
-    """Whether that source of nsswitch.conf may know a name ("" for an address), so that it must be asked."""
+    """Return whether that source of nsswitch.conf may know a name ("" for an address), so that it must be
+    asked."""
     if source.startswith("mdns"):
         return name.lower().rstrip(".").endswith(".local")
     if source == "myhostname":
@@ -235,7 +237,7 @@ def is_known_here(source: str, name: str) -> bool:
 
 
 def families_here() -> set[int]:
-    """The families in which this machine has an address other than loopback (AI_ADDRCONFIG)."""
+    """Return the families in which this machine has an address other than loopback (AI_ADDRCONFIG)."""
     found = set()
     if any(not line.startswith("00000000000000000000000000000001") for line in _lines("/proc/net/if_inet6")):
         found.add(int(socket.AF_INET6))

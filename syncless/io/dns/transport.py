@@ -35,13 +35,13 @@ class NoAnswer(Exception):
     """No name server has answered in time, or all have refused."""
 
     def __init__(self, server_failed: bool = False):
-        super().__init__("no name server has answered")
+        super().__init__("no name server responded")
         self.server_failed = server_failed
         """A server has answered SERVFAIL, which may be true of this name only."""
 
 
 def _turns(conf: ResolvConf) -> Iterator[tuple[str, float]]:
-    """The servers in the order in which they are asked, and the seconds for each, like the C library."""
+    """Yield the servers in the order of the C library, with the seconds for each."""
     servers = conf.nameservers
     if conf.rotate:
         first = next(_turn) % len(servers)
@@ -52,10 +52,11 @@ def _turns(conf: ResolvConf) -> Iterator[tuple[str, float]]:
 
 
 def exchange(questions: list[wire.Question], conf: ResolvConf, port: int) -> list[wire.Answer | None]:
-    """The answers to the questions, which are asked together. NoAnswer; OSError if no descriptor is left.
+    """Return the answers to the questions, which are asked together. NoAnswer; raise OSError if no descriptor
+    is left.
 
     None means that this question got no answer although another one did: some servers and routers refuse or
-    drop questions for one address family. A dropped question is asked once more before that is believed. If
+    drop questions for one address family. A dropped question is repeated before it counts as unanswered. If
     no answer has data, the first question must have been answered or refused. An answer counts whenever it
     comes: a server that needs longer than one turn answers each of them late.
     """
@@ -115,7 +116,8 @@ class _Try:
             raise
 
     def receive(self, until: float) -> tuple[int, wire.Answer]:
-        """The next answer, and the number of its question. OSError; TimeoutError at `until`."""
+        """Return the next answer, and the number of its question. Raise OSError on failure, TimeoutError at
+        `until`."""
         while True:
             data = self.conversation.receive(until)
             expected = self.waiting.get(int.from_bytes(data[:2], "big"))
@@ -164,7 +166,7 @@ class _Tries:
         refused: dict[int, wire.Answer],
         told: dict[int, wire.Answer],
     ) -> None:
-        """Asks one server. Answers go to `found`, its refusals and failures to `refused`, and those of
+        """Ask one server. Answers go to `found`, its refusals and failures to `refused`, and those of
         servers asked earlier to `told`."""
         with ThrownHere() as thrown:
             truncated = [(number, server) for number in questions if self.by_tcp]
@@ -192,7 +194,8 @@ class _Tries:
         told: dict[int, wire.Answer],
         truncated: list[tuple[int, Address]],
     ) -> None:
-        """The same, for answers that are whole; the others, with their servers, go to `truncated`."""
+        """Ask by datagrams. Complete answers are kept; questions with truncated answers go to `truncated`,
+        with their servers."""
         left = set(questions)
         present = self._begin(questions, server)
         until = time.monotonic() + seconds
@@ -223,7 +226,8 @@ class _Tries:
         return present
 
     def _next(self, present: _Try, until: float) -> tuple[_Try, int, wire.Answer]:
-        """The next answer of any try. OSError if the present one fails; TimeoutError at `until`."""
+        """Return the next answer of any try. Raise OSError if the present one fails; TimeoutError at
+        `until`."""
         if len(self._open) == 1:
             return present, *present.receive(until)
         for one in self._open[len(self._listening) :]:
@@ -247,13 +251,14 @@ class _Tries:
 
 
 def _raise_if_no_fault_of_the_server(error: OSError, thrown: list[BaseException]) -> None:
-    """Raises it on: there are no descriptors, or it was thrown at the tasklet."""
+    """Raise it on: there are no descriptors, or it was thrown at the tasklet."""
     if thrown or error.errno in OUT_OF_DESCRIPTORS:
         raise error
 
 
 def _ask_by_tcp(question: wire.Question, server: Address, until: float) -> wire.Answer:
-    """The whole answer, if it was too large for a datagram (RFC 7766). OSError; TimeoutError at `until`."""
+    """Return the whole answer, if it was too large for a datagram (RFC 7766). Raise OSError on failure,
+    TimeoutError at `until`."""
     if not _connections.acquire(timeout=until - time.monotonic()):
         raise TimeoutError(errno.ETIMEDOUT, "no connection was free")
     try:
@@ -277,7 +282,7 @@ def _talk(sock: Any, question: wire.Question, server: Address, until: float) -> 
     (size,) = struct.unpack("!H", _receive(sock, 2, until))
     answer = wire.parse(_receive(sock, size, until), question)
     if answer is None:
-        raise OSError(errno.EBADMSG, "the name server's answer is malformed")
+        raise OSError(errno.EBADMSG, "the response of the name server is malformed")
     return answer
 
 
@@ -293,7 +298,7 @@ def _receive(sock: Any, size: int, until: float) -> bytes:
 
 
 def _limit(sock: Any, until: float) -> None:
-    """Limits the next call to the time left for the whole exchange."""
+    """Limit the next call to the time left for the whole exchange."""
     left = until - time.monotonic()
     if left <= 0:
         raise TimeoutError(errno.ETIMEDOUT, "the name server is too slow")

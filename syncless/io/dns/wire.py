@@ -24,7 +24,7 @@ _loading = Lock()
 
 
 def load() -> None:
-    """Imports dnspython."""
+    """Import dnspython."""
     global dns
     if dns is None:
         look()
@@ -64,7 +64,7 @@ class Question(NamedTuple):
 
 
 def ask(name: Any, types: tuple[int, ...], edns: bool) -> list[Question]:
-    """The question for each of the types (RFC 1035 section 4.1). dnspython encodes the name."""
+    """Return the question for each of the types (RFC 1035 section 4.1). dnspython encodes the name."""
     asked = name.to_wire()
     extra = b"\0" + RECORD.pack(OPT, PAYLOAD, 0, 0) if edns else b""  # RFC 6891 section 6.1.2
     questions = []
@@ -77,7 +77,7 @@ def ask(name: Any, types: tuple[int, ...], edns: bool) -> list[Question]:
 
 
 def renumbered(question: Question) -> Question:
-    """The same question with another number."""
+    """Return the same question with another number."""
     number = os.urandom(2)
     return question._replace(number=int.from_bytes(number, "big"), wire=number + question.wire[2:])
 
@@ -99,7 +99,7 @@ class Address(NamedTuple):
     address: str
 
     def rdata(self) -> Any:
-        """The same as dnspython's object."""
+        """Return the same as dnspython's object."""
         return dns.rdata.from_text(IN, AAAA if ":" in self.address else A, self.address)
 
 
@@ -121,8 +121,8 @@ TO_THE_QUESTION = b"\xc0\x0c"
 
 
 def parse(data: bytes, question: Question) -> Answer | None:
-    """The answer in a message, or None if the message does not answer exactly this question (RFC 5452 section
-    9.1) or is malformed. dnspython reads names and records.
+    """Return the answer in a message, or None if the message does not answer exactly this question (RFC 5452
+    section 9.1) or is malformed. dnspython reads names and records.
     """
     try:
         number, flags, asked, answers, authority, more = HEADER.unpack_from(data)
@@ -167,7 +167,7 @@ _is_plain = re.compile(r"(?:[A-Za-z0-9_-]+\.)+").fullmatch
 
 
 def name_from(text: str) -> Any:
-    """An absolute name. ValueError if the text is not one."""
+    """Return an absolute name. Raise ValueError if the text is not one."""
     try:
         if _is_plain(text):  # twice as fast as from_text(), which looks for escapes and other alphabets
             return dns.name.Name(text.encode().split(b"."))

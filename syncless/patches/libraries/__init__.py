@@ -27,12 +27,13 @@ __all__ = ["area_of", "look", "native_stats", "patch", "patch_one", "patch_where
 
 def _of_this_system() -> Libraries:
     if _libraries is None:
-        raise NotImplementedError("C libraries can be patched on Linux only, on x86-64 and aarch64")
+        raise NotImplementedError("C libraries can be patched only on Linux, on x86-64 and aarch64")
     return _libraries
 
 
 def patch(patcher: Patcher) -> None:
-    """The area `native`: the libraries that are known to be safe. NotImplementedError where none can be."""
+    """The area `native`: the libraries that are known to be safe. Raise NotImplementedError where none can
+    be."""
     libraries = _of_this_system()
     for row in LIBRARIES:
         if row.verdict == SAFE:
@@ -44,14 +45,14 @@ def area_of(name: str) -> str:
 
 
 def patch_one(name: str) -> Callable[[Patcher], None]:
-    """Makes the changes for one library. ValueError if it must not be patched, or is misspelt."""
+    """Make the changes for one library. Raise ValueError if it must not be patched, or is misspelt."""
     libraries = _of_this_system()
     check(name)
     return lambda patcher: libraries.add(name, patcher)
 
 
 def patch_where_possible(name: str, patcher: Patcher) -> None:
-    """Makes the changes for one library, for another area."""
+    """Make the changes for one library, for another area."""
     if _libraries is not None:
         _libraries.add(name, patcher)
 

@@ -47,7 +47,7 @@ class Rule:
         self._files = re.compile(row.files) if row is not None and row.files else None
 
     def means(self, path: str) -> bool:
-        """Whether the name means this object, apart from what others are linked against."""
+        """Return whether the name means this object, apart from what others are linked against."""
         path = os.path.abspath(path)
         file = path.rpartition("/")[2]
         if path == self._path or file == self.name or (file.startswith(self.name + ".") and ".so" in file):
@@ -57,7 +57,7 @@ class Rule:
         return is_in(self.name, path)
 
     def objects(self, paths: Iterable[str]) -> dict[str, bool]:
-        """The objects that it means: True for those named, False for those that they need."""
+        """Return the objects that it means: True for those named, False for those that they need."""
         by_name = {path.rpartition("/")[2]: path for path in paths}
         found = {path: True for path in paths if self.means(path) and not is_refused(path)}
         todo = list(found)
@@ -70,7 +70,7 @@ class Rule:
         return found
 
     def patch(self, path: str, named: bool) -> None:
-        """Puts interposers into the object's entries. One that never waits itself is left alone, unless it is
+        """Put interposers into the object's entries. One that never waits itself is left alone, unless it is
         named: it may hold a lock while others wait."""
         entries = interposable(path)
         if not named and all(entry.name in HELPS for entry in entries):
@@ -141,7 +141,7 @@ class Libraries:
         self._take_back.append(take_back)
 
     def look(self) -> None:
-        """Patches what has been loaded since the last look."""
+        """Patch what has been loaded since the last look."""
         if count_of_loads() != self._loads:
             self._patch(self._rules)
 

@@ -97,7 +97,7 @@ cdef void loaded() noexcept nogil:
 
 
 cdef int attached(WithGil function, int fd, int bits, int64_t deadline, int insists) noexcept nogil:
-    """The function with the GIL, if this thread runs Python code and has released it."""
+    """Return the function with the GIL, if this thread runs Python code and has released it."""
     cdef int holds, outcome
     cdef PyThreadState* state = detached_state(&holds)
     if state == NULL:
@@ -113,7 +113,7 @@ cdef enum:
 
 
 cdef int park_tasklet(int fd, int bits, int64_t deadline, int insists) noexcept:
-    """Parks the running tasklet. An exception that was set before is set afterwards: a destructor may be what
+    """Park the running tasklet. An exception that was set before is set afterwards: a destructor may be what
     waits.
 
     Fact: an exception that was thrown stays pending until Python raises it. Danger: each further wait of the
@@ -121,7 +121,7 @@ cdef int park_tasklet(int fd, int bits, int64_t deadline, int insists) noexcept:
     Decision: once a call was broken off, a pause goes on to its end, and others run before each further wait
     that is broken off. Guarded by tests/patches/test_native.py::test_repeated_pause_goes_on_after_a_kill.
 
-    Fact: a program that tries again when the library fails has no wait in which Python could raise. Danger:
+    Fact: a program that retries when the library fails has no wait in which Python could raise. Danger:
     it never ends, and storms a server. Decision: at the second wait that is broken off, and for Ctrl-C at
     the first, the interpreter is asked to raise it as soon as Python code of the tasklet goes on, in place of
     the library's error if that is an exception. Price: otherwise it may be raised in a handler of that error.
@@ -176,7 +176,7 @@ cdef int raise_due(void* nothing) except -1:
 
 
 cdef bint begins_with_interrupt(object pending) noexcept:
-    """Whether Ctrl-C is the first of what was thrown."""
+    """Return whether Ctrl-C is the first of what was thrown."""
     first = pending[0] if type(pending) is list else pending
     return isinstance(first, KeyboardInterrupt)
 
@@ -224,7 +224,7 @@ cdef int keep_pending_quietly(BaseTasklet me, object error) noexcept:
 
 
 cdef int take_turns(int fd, int bits, int64_t deadline, int insists) noexcept:
-    """Lets others run if it is time, like take_turns() of current.pyx."""
+    """Let others run if it is time, like take_turns() of current.pyx."""
     cdef Loop loop = peek_loop()
     cdef BaseTasklet me = None if loop is None else loop.current
     cdef PyObject* kind
@@ -263,7 +263,7 @@ def set_on_load(function) -> None:
 
 
 def native_stats() -> dict:
-    """How calls of patched libraries waited, since the start of the process.
+    """Return how calls of patched libraries waited, since the start of the process.
 
     `waits`: a tasklet parked. `with_lock`: it held a mutex of a patched library meanwhile. `broken`: it was
     killed or its time was over. `lock_waits`: for a mutex that another tasklet held. The thread itself
@@ -281,7 +281,7 @@ def native_stats() -> dict:
 
 
 cdef const interposer* find_interposer(const char* name) noexcept:
-    """The row of a function of libc; NULL if it is not replaced."""
+    """Return the row of a function of libc; NULL if it is not replaced."""
     return interposer_find(name)
 
 
@@ -393,14 +393,14 @@ cdef int note_count(dl_phdr_info* info, size_t size, void* context) noexcept:
 
 
 def loaded_objects() -> list:
-    """The paths of all shared objects of the process, in the order in which they were loaded."""
+    """Return the paths of all shared objects of the process, in the order in which they were loaded."""
     cdef list paths = []
     dl_iterate_phdr(note_path, <void*> paths)
     return paths
 
 
 def count_of_loads() -> int:
-    """How many objects have been loaded since the start of the process."""
+    """Return how many objects have been loaded since the start of the process."""
     cdef unsigned long long count = 0
     dl_iterate_phdr(note_count, &count)
     return count
@@ -413,7 +413,7 @@ cdef int open_loaded(str path, elf_image* image, Loaded* where) except -1:
     wanted.path = name
     dl_iterate_phdr(find_path, &wanted)
     if not wanted.is_found:
-        raise FileNotFoundError(f"no object {path} is loaded")
+        raise FileNotFoundError(f"the object {path} is not loaded")
     where[0] = wanted.found
     return elf_open_loaded(image, where.base, where.segments, where.segment_count, sysconf(_SC_PAGESIZE))
 
@@ -424,7 +424,7 @@ cdef int note_needed(const char* name, void* context) noexcept:
 
 
 def needed_by(str path not None) -> list:
-    """The names of the objects that a loaded one was linked against."""
+    """Return the names of the objects that a loaded one was linked against."""
     cdef elf_image image
     cdef Loaded where
     cdef list names = []
@@ -455,7 +455,7 @@ cdef class Entry:
         if value != self.row.function and self.place[0] != expected:
             return 0                    # somebody else has changed it since
         if write_entry(self.place, value, self.is_readonly, sysconf(_SC_PAGESIZE)):
-            raise MemoryError(f"the entry for {self.name} cannot be made writable")
+            raise MemoryError(f"cannot make the entry for {self.name} writable")
         return 0
 
 
@@ -497,8 +497,8 @@ cdef int gather(const elf_entry* found, void* context) noexcept:
 
 
 def interposable(str path not None) -> list:
-    """The entries of a loaded object that interposers can stand in and do not yet. The object stays loaded
-    from now on."""
+    """Return the entries of a loaded object that interposers can stand in and do not yet. The object stays
+    loaded from now on."""
     cdef elf_image image
     cdef Loaded where
     cdef Gathering gathering
@@ -524,8 +524,8 @@ cdef int note_entry(const elf_entry* found, void* context) noexcept:
 
 
 def entries_of_file(bytes data not None, size_t page_size=4096) -> list:
-    """The entries in a file, of this or another machine: (name, version, address, whether its page is
-    read-only) of each entry. ValueError if the file cannot be read."""
+    """Return the entries in a file, of this or another machine: (name, version, address, whether its page is
+    read-only) of each entry. Raise ValueError if the file cannot be read."""
     cdef elf_image image
     cdef list entries = []
     cdef int failed = elf_open_file(&image, <const char*> data, len(data), page_size)
@@ -533,6 +533,6 @@ def entries_of_file(bytes data not None, size_t page_size=4096) -> list:
         failed = elf_entries(&image, note_entry, <void*> entries)
     if failed:
         raise ValueError(
-            "no ELF object of 64 bits for x86-64 or aarch64" if failed == ELF_FOREIGN
+            "not a 64-bit ELF object for x86-64 or aarch64" if failed == ELF_FOREIGN
             else "a damaged ELF object")
     return entries

@@ -28,12 +28,12 @@ DISTRIBUTIONS = {
 
 
 def check(name: str) -> None:
-    """TypeError or ValueError for a name that is none, is refused or can lead to nothing in C; a
-    RuntimeWarning for a file that is nowhere."""
+    """Raise TypeError or ValueError for a name that is malformed, refused, or has nothing in C. Warn
+    (RuntimeWarning) of a file that does not exist."""
     if not isinstance(name, str):
-        raise TypeError(f"patch_native takes the names of modules and files as text, not {name!r}")
+        raise TypeError(f"patch_native expects names of modules and files as str, not {name!r}")
     if not name:
-        raise ValueError("patch_native takes the name of a module or file, not an empty one")
+        raise ValueError("patch_native expects the name of a module or file, not an empty string")
     refuse(name)
     if "/" in name:
         if not os.path.exists(name):
@@ -43,7 +43,10 @@ def check(name: str) -> None:
         return
     if ".so" in name:
         if not _is_file(name):
-            _warn(f"there is no library {name!r}, neither loaded nor where the system looks for libraries")
+            _warn(
+                f"there is no library {name!r}: it is not loaded, and not where the system looks for "
+                "libraries"
+            )
         return
     meant = _module_of(name)
     if meant is not None:
@@ -54,12 +57,12 @@ def check(name: str) -> None:
         )
     if not _has_extension(name):
         raise ValueError(
-            f"{name!r} has no extension module; name the module in C that it imports, or a library's file"
+            f"{name!r} has no extension module; name the C module that it imports, or the file of a library"
         )
 
 
 def _module_of(name: str) -> str | None:
-    """The module that a name means, written in another way or as it is installed."""
+    """Return the module that a name means, written in another way or as it is installed."""
     wanted = name.lower().replace("_", "-")
     if wanted in DISTRIBUTIONS and not _exists(name):
         return DISTRIBUTIONS[wanted]
@@ -84,7 +87,7 @@ def _exists(module: str) -> bool:
 
 
 def _has_extension(name: str) -> bool:
-    """Whether a module is one in C, or a package that holds one. Nothing is imported for that."""
+    """Return whether a module is one in C, or a package that holds one. Nothing is imported for that."""
     top, *parts = name.split(".")
     spec = importlib.util.find_spec(top) if top not in sys.modules else sys.modules[top].__spec__
     if spec is None:
@@ -102,8 +105,8 @@ def _has_extension(name: str) -> bool:
 
 
 def _is_file(name: str) -> bool:
-    """Whether there is a library of that file name: loaded, where the system looks for libraries, or in an
-    installed package."""
+    """Return whether there is a library of that file name: loaded, where the system looks for libraries, or
+    in an installed package."""
     pattern = re.compile(rf"{re.escape(name)}(\..*)?")
     folders = {os.path.dirname(path) for path in loaded_objects()}
     folders.update(("/lib", "/usr/lib", "/usr/local/lib", *os.getenv("LD_LIBRARY_PATH", "").split(":")))

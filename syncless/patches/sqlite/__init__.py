@@ -1,17 +1,17 @@
 """sqlite3: a call that waits for a locked database or a disk, or that computes for long, runs in a thread.
 
-SQLite does all of this in C, where no tasklet can give way by itself.
+SQLite does all of this in C, where no tasklet can yield by itself.
 
 Read in this order: uses.pyx (statements that are executed directly, and who uses a connection), databases.py
 (what the patch knows of each database and connection; one call in a thread), rows.py (rows fetched ahead),
 statements.py (statements in threads). This file opens and closes connections, ends transactions, and puts all
 of it into the module.
 
-A statement that only reads is executed directly if the file system of the database has not been slow, and so
-is any statement on a database in memory that no other connection shares. A shared cache has a mutex that
-cannot be entered twice, so its connections are used in threads; so are those that have executed ATTACH, and
-those made before the patch. Statements that write, and commits, go to threads, but for those that have been
-quick and do not wait for the disk or for others (Use.writes_directly).
+A statement that only reads is executed directly if the file system of the database has not been slow, as is
+any statement on a database in memory that no other connection shares. A shared cache has a mutex that cannot
+be entered twice, so its connections are used in threads, like connections that have executed ATTACH, or were
+made before the patch. Commits and statements that write go to threads, except for those that have been quick
+and do not wait for the disk or for others (Use.writes_directly).
 
 Fact: writers of one database wait for each other in threads. Danger: they take all threads, and the writer
 that holds the lock has none left to commit in. Decision: each database has a limited share of threads for
@@ -132,7 +132,7 @@ def _let_wait(module: Any) -> None:
 
 
 def _with_new_cursor(call: Callable[..., Any], original: Any) -> Callable[..., Any]:
-    """A method of connections that makes a cursor and calls the same method of cursors."""
+    """Return a method of connections that makes a cursor and calls the same method of cursors."""
 
     def method(_: Any, connection: Any, *args: Any) -> Any:
         return call(original, connection.cursor(), *args)

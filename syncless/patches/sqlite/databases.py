@@ -53,7 +53,7 @@ def known_of(connection: Any) -> Connection:
 
 
 def file_of(database: Any) -> str | None:
-    """The path of a database that is a file, and not shared within the process by its cache."""
+    """Return the path of a database that is a file, and not shared within the process by its cache."""
     if database == ":memory:" or not isinstance(database, (str, bytes, os.PathLike)):
         return None
     name = os.fsdecode(database)
@@ -64,7 +64,7 @@ def file_of(database: Any) -> str | None:
 
 
 def database_of(path: Any) -> Database:
-    """The same object for the same file, if the path is spelled the same way."""
+    """Return the same object for the same file, if the path is spelled the same way."""
     if path == ":memory:" or not isinstance(path, (str, bytes, os.PathLike)):
         return Database()
     name = os.fsdecode(path)

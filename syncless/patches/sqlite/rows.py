@@ -54,7 +54,7 @@ def _forget(ahead: Any) -> None:
 
 
 def forget_rows(known: Connection) -> None:
-    """Drops the rows of all cursors of a connection."""
+    """Drop the rows of all cursors of a connection."""
     for ahead in [each for each in list(aheads.values()) if each.known is known]:
         _forget(ahead)
 
@@ -75,14 +75,14 @@ class Rows:
             """Whether fetchmany(0) gives all rows, as it did before it gave none (and refused -1)."""
 
     def begin(self, known: Connection, cursor: Any) -> None:
-        """Fetches the first rows of a statement that was just executed."""
+        """Fetch the first rows of a statement that was just executed."""
         ahead: Any = _Ahead(cursor, _forget)
         ahead.known, ahead.number, ahead.one_at_a_time = known, id(cursor), allocate_lock()
         self._fetch(cursor, ahead)
         aheads[id(cursor)] = ahead
 
     def _fetch(self, cursor: Any, ahead: _Ahead) -> None:
-        """Fetches rows as long as they come quickly. The row factory is called when a row is given out."""
+        """Fetch rows as long as they come quickly. The row factory is called when a row is given out."""
         rows: list[Any] = []
         factory = cursor.row_factory
         if factory is not None:

@@ -12,7 +12,7 @@ SQLite in the middle of a statement; another thread would wait for it with the G
 Decision: one tasklet or thread at a time uses a connection, and functions that SQLite calls may use it too.
 
 Fact: SQLite waits for a lock in its own sleep. Decision: it does not wait while a tasklet executes a
-statement, which is tried again after a cooperative pause. Price: a PRAGMA when a connection changes between
+statement, which is retried after a cooperative pause. Price: a PRAGMA when a connection changes between
 the tasklet and the threads.
 """
 
@@ -124,7 +124,7 @@ def timed(str sql, function, *args):
 
 
 cdef uint64_t user() noexcept:
-    """The running tasklet by its serial number, or the OS thread, whose ident is larger."""
+    """Return the running tasklet by its serial number, or the OS thread, whose ident is larger."""
     cdef Loop loop = peek_loop()
     return PyThread_get_thread_ident() if loop is None or loop.current is None else loop.current.serial
 
@@ -188,9 +188,9 @@ cdef class Use:
         return self.handler()
 
     cdef int give_way(self) except -1:
-        """Lets the others run when a poll is due, unless the tasklet has only just been let go on.
+        """Let the others run when a poll is due, unless the tasklet has only just been let go on.
 
-        Fact: on a busy server a poll is due in most requests. Danger: each of them gives way amid its work,
+        Fact: on a busy server a poll is due in most requests. Danger: each of them yields amid its work,
         which costs a fifth of one that reads 50 rows. Decision: a tasklet keeps its turn for SLICE ns. Price:
         the others may wait that much longer. Guarded by
         tests/patches/test_sqlite.py::test_short_requests_keep_their_turn."""
@@ -216,8 +216,8 @@ cdef class Use:
             kind & (READS | BEGINS) and self.system is not None and not self.system.slow and not pools_all())
 
     cdef bint writes_directly(self, object connection, str sql) except -1:
-        """Whether a statement that writes may be tried without a thread: it has always been quick, syncs
-        nothing, and overtakes nobody who waits for the lock in one.
+        """Return whether a statement that writes may be tried without a thread: it has always been quick,
+        syncs nothing, and overtakes nobody who waits for the lock in one.
 
         Fact: one statement in a thread costs as much as ten of them. Decision: one that is known as quick
         is tried directly, and goes to a thread if the database is locked. Price: the first one that
@@ -251,24 +251,24 @@ cdef class Use:
             self.leave_or_raise()
 
     def commit_directly(self, connection, commit):
-        """Commits what never waits for a disk; False if that is left to a thread."""
+        """Commit what never waits for a disk; False if that is left to a thread."""
         return self.unsynced and self.holds and self.writes_directly(connection, "COMMIT") and (
             self.write(connection, "COMMIT", commit, connection, ()) is not ABSENT)
 
     def stays_here(self, sql):
-        """Whether nothing can hold up the statements."""
+        """Return whether nothing can block the statements."""
         kind = kind_of(sql)
         return self.goes_directly(kind) and self.alone
 
     cpdef bint is_inside(self) noexcept:
-        """Whether the caller uses the connection already: by a function that SQLite calls, or because
+        """Return whether the caller uses the connection already: by a function that SQLite calls, or because
         Connection.execute() calls that of a cursor. A thread would wait for it for ever."""
         return self.depth and self.user == user()
 
     cpdef bint is_used_elsewhere(self) noexcept:
-        """Whether another tasklet or thread uses it. Then nothing may be asked of the connection: since some
-        release before 3.53, SQLite waits even for `in_transaction` until a statement has ended, and the GIL
-        is held meanwhile, which that statement's progress handler needs."""
+        """Return whether another tasklet or thread uses it. Then nothing may be asked of the connection:
+        since some release before 3.53, SQLite waits even for `in_transaction` until a statement has ended,
+        and the GIL is held meanwhile, which that statement's progress handler needs."""
         return self.depth and self.user != user()
 
     cdef inline int enter(self) except -1:
@@ -297,7 +297,8 @@ cdef class Use:
         return 0
 
     cdef inline int leave_or_raise(self) except -1:
-        """What was thrown inside SQLite comes out of it as an error of its own, or not at all."""
+        """Leave, and raise the exception that was thrown inside SQLite, which turns it into an error of its
+        own, or drops it."""
         thrown, self.thrown = self.thrown, None
         self.leave()
         if thrown is not None:
@@ -330,7 +331,7 @@ cdef class Use:
 
     cdef object execute(self, object connection, object function, object this, object sql,
             object parameters):
-        """As call(), of what may be tried again while the database is locked."""
+        """As call(), of what may be retried while the database is locked."""
         cdef int64_t deadline = UNKNOWN, left
         cdef double pause = FIRST_PAUSE
         while True:
@@ -358,7 +359,7 @@ cdef object operational, database_error, new_cursor, execute, set_handler
 
 
 def install(module) -> None:
-    """Takes what it needs of the module, before that is changed."""
+    """Take what it needs of the module, before that is changed."""
     global operational, database_error, new_cursor, execute, set_handler
     operational, database_error = module.OperationalError, module.DatabaseError
     new_cursor, execute = module.Cursor, module.Cursor.execute
@@ -417,8 +418,8 @@ cdef object original_execute():
 
 
 def executes(original, in_thread, bint of_connections, dict ahead):
-    """The method execute of cursors or of connections. in_thread(original, self, *args) is the other way.
-    `ahead`: the cursors of which rows were fetched in threads."""
+    """Return the method execute of cursors or of connections. in_thread(original, self, *args) is the other
+    way. `ahead`: the cursors of which rows were fetched in threads."""
     execute_it = original_execute()
 
     def execute(self, sql=ABSENT, parameters=ABSENT, /):
@@ -453,7 +454,7 @@ def executes(original, in_thread, bint of_connections, dict ahead):
 
 
 cdef Use fetching(object cursor, dict ahead):
-    """The use in which rows of a statement that was executed directly are fetched; None for others."""
+    """Return the use in which rows of a statement that was executed directly are fetched; None for others."""
     cdef Use use
     if not may_park() or (ahead and id(cursor) in ahead) or Py_IsFinalizing():
         return None
@@ -462,7 +463,7 @@ cdef Use fetching(object cursor, dict ahead):
 
 
 def fetches(original, in_thread, dict ahead):
-    """A method that fetches one row, or all."""
+    """Return a method that fetches one row, or all."""
     def fetch(self):
         cdef Use use = fetching(self, ahead)
         if use is None:
@@ -476,7 +477,7 @@ def fetches(original, in_thread, dict ahead):
 
 
 def fetches_many(original, in_thread, dict ahead):
-    """A method that fetches some rows."""
+    """Return a method that fetches some rows."""
     def fetchmany(self, *args, **kwargs):
         cdef Use use = fetching(self, ahead)
         if use is None or kwargs:
@@ -554,8 +555,8 @@ cdef class Aggregate(Callback):
 
 
 def registers(original, name, int position):
-    """A method that gives SQLite a function of the application to call, as an argument of this name or at
-    this position."""
+    """Return a method that gives SQLite a function of the application to call, as an argument of this name or
+    at this position."""
     cdef object kind = Aggregate if name == "aggregate_class" else Callback
 
     def register(connection, *args, **kwargs):
@@ -571,6 +572,6 @@ def registers(original, name, int position):
 
 
 def in_turn():
-    """Lets the others run when a poll is due, in the mode in which files are used directly."""
+    """Let the others run when a poll is due, in the mode in which files are used directly."""
     if never():
         take_turns()

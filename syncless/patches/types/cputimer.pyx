@@ -58,6 +58,6 @@ cdef class ProcessorTimer:
             raise OSError(errno, strerror(errno).decode())
 
     def set(self, int64_t nanoseconds) -> None:
-        """Sends it each time that the thread has used so much processor time; 0 stops the timer."""
+        """Send it each time that the thread has used so much processor time; 0 stops the timer."""
         if syncless_set_timer(self.timer, nanoseconds):
             raise OSError(errno, strerror(errno).decode())

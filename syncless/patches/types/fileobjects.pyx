@@ -152,7 +152,7 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
 
 
 def file_method(original):
-    """A method of io.FileIO that may wait where the file system is slow: close, seek, truncate."""
+    """Return a method of io.FileIO that may wait where the file system is slow: close, seek, truncate."""
     cdef bint closes = original.__name__ == "close", seeks = original.__name__ == "seek"
 
     def method(self, *args):
@@ -199,7 +199,7 @@ cdef PyObject* cooperative_map(PyTypeObject* type, PyObject* args, PyObject* kwa
 
 
 def map_close(original):
-    """A method that closes a mmap, and with it a descriptor of its own."""
+    """Return a method that closes a mmap, and with it a descriptor of its own."""
     def method(self, *args):
         cdef FileSystem system = mapped.pop(<uintptr_t> <PyObject*> self, None)
         if system is None or not may_use_threads():
@@ -311,7 +311,7 @@ cdef PyObject* cooperative_next(PyObject* file) except? NULL:
 
 
 def buffered_method(original):
-    """A method of a buffered file that waits for its turn."""
+    """Return a method of a buffered file that waits for its turn."""
     cdef bint stays = original.__name__ in ("seek", "peek")  # in the buffer, time after time
 
     def method(self, first=ABSENT, second=ABSENT, /):
@@ -346,7 +346,7 @@ cdef int exchange(bint cooperative, object type, size_t slot, str name, void* or
 
 
 def set_slots(bint cooperative) -> None:
-    """Sets the slots that the interpreter calls without looking for a method: opening a FileIO, mapping one,
+    """Set the slots that the interpreter calls without looking for a method: opening a FileIO, mapping one,
     the next line of a buffered file, the finaliser of each kind of file."""
     global original_init, original_next, original_map, original_finalize
     if cooperative == (original_init != NULL):

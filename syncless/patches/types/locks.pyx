@@ -3,7 +3,7 @@ tasklet that would block parks. And threading.Condition and what stands on it, E
 common cases, without Python in between.
 
 A thread without a loop blocks as it always did, so locks go on working between tasklets and OS threads. A
-release wakes the first waiter, which tries again, because an OS thread may have been faster.
+release wakes the first waiter, which retries, because an OS thread may have been faster.
 
 Fact: the types are immutable from Python, and modules hold locks that were made before anything is patched.
 Decision: the type's own dictionary is changed (cpython/replacing.pyx), so that every lock, old or new, is
@@ -89,7 +89,7 @@ cdef int leave_waiters(object thing, Waiters waiters) except -1:
 
 
 cdef int wake_first(object thing, int64_t holder=0) except -1:
-    """The first waiter tries again. If it was killed or its time is over, the next one does. `holder`: who
+    """The first waiter retries. If it was killed or its time is over, the next one does. `holder`: who
     held the lock until now, as a tasklet's serial number, or RUNNING_ONE; 0: it is not known."""
     cdef Loop loop
     cdef Waiters waiters
@@ -120,8 +120,8 @@ cdef double longest = threading.TIMEOUT_MAX
 
 
 cdef unsigned long ident() noexcept:
-    """The OS thread's, or in a tasklet other than main its own, or that of the asyncio task whose step it
-    makes."""
+    """Return the OS thread's, or in a tasklet other than main its own, or that of the asyncio task whose step
+    it makes."""
     cdef Loop loop = peek_loop()
     cdef BaseTasklet me
     if loop is None or loop.current is loop.main:
@@ -164,8 +164,8 @@ cdef int become_known(unsigned long number) except -1:
 
 
 def is_in_tracer() -> bool:
-    """Whether a trace function, or a tool of sys.monitoring, has made the call, or a thread of ours that
-    they do not see."""
+    """Return whether a trace function, or a tool of sys.monitoring, has made the call, or a thread of ours
+    that they do not see."""
     return in_tracer_here() or hidden_here()
 
 
@@ -179,8 +179,8 @@ def owner():
 
 
 def get_thread_ident() -> int:
-    """The number of the current thread as the program sees it. Callbacks of an asyncio loop are in the one
-    that runs the loop; but each task, and each other callback, takes locks, imports and has values in
+    """Return the number of the current thread as the program sees it. Callbacks of an asyncio loop are in the
+    one that runs the loop; but each task, and each other callback, takes locks, imports and has values in
     threading.local by itself, because it may wait in the midst of it."""
     cdef Loop loop = peek_loop()
     cdef BaseTasklet me = None if loop is None else acting(loop)
@@ -193,12 +193,12 @@ def get_thread_ident() -> int:
 
 
 def number_of(Tasklet tasklet not None) -> int:
-    """What threading.get_ident() says in it. May be called in any thread."""
+    """Return the value of threading.get_ident() in the tasklet. May be called in any thread."""
     return ident_of(tasklet)
 
 
 cdef int64_t check_timeout(bint blocking, object timeout) except -2:
-    """The deadline for the arguments of acquire(); errors as the interpreter raises them."""
+    """Return the deadline for the arguments of acquire(); errors as the interpreter raises them."""
     cdef double seconds = timeout
     if not blocking and seconds != -1:
         raise ValueError("can't specify a timeout for a non-blocking call")
@@ -309,7 +309,7 @@ ctypedef bint (*attempt_t)(object lock) noexcept
 
 
 cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline, bint signals=False) except -1:
-    """Parks until the attempt succeeds (True) or time is over (False). `signals`: the lock is an event."""
+    """Park until the attempt succeeds (True) or time is over (False). `signals`: the lock is an event."""
     cdef BaseTasklet me = peek_loop().current
     cdef Waiters waiters = join_waiters(self)
     cdef object purpose = None if me.recorder is None else me.recorder.purpose
@@ -352,7 +352,7 @@ cdef dict thread_ends = {}      # a tasklet that is a thread -> the lock by whic
 
 
 def end_of_thread(tasklet):
-    """A lock for _thread._set_sentinel(), which the tasklet holds until it has ended."""
+    """Return a lock for _thread._set_sentinel(), which the tasklet holds until it has ended."""
     lock = thread_ends[tasklet] = _thread.allocate_lock()
     return lock
 
@@ -394,7 +394,7 @@ cdef object new_held_lock():
 
 
 cdef bint take_lock(object self, int64_t deadline, bint signals=False) except -1:
-    """Waits for a Lock until then; returns whether it has got it."""
+    """Wait for a Lock until then; return whether it has got it."""
     if waiting and not lock_is_held(self):
         let_waiters_pass(self)
     if try_lock(self):
@@ -456,14 +456,14 @@ def lock_locked(self):
 
 
 def lock_enter(self):
-    """Acquires the lock."""
+    """Acquire the lock."""
     must_be_lock(self)
     take_turns_at_times()
     return take_lock(self, NEVER)
 
 
 def lock_exit(self, *exc_info):
-    """Releases the lock."""
+    """Release the lock."""
     lock_release(self)
 
 
@@ -489,7 +489,7 @@ cdef bint try_rlock(object self) noexcept:
 
 
 cdef bint owns_rlock(object self) noexcept:
-    """Whether the calling tasklet holds this RLock."""
+    """Return whether the calling tasklet holds this RLock."""
     return rlock_count(self) > 0 and rlock_owner(self) == ident()
 
 
@@ -508,7 +508,7 @@ cdef bint take_rlock(object self, int64_t deadline) except -1:
 
 
 cdef int give_rlock(object self) except -1:
-    """Releases an RLock, however often it was acquired."""
+    """Release an RLock, however often it was acquired."""
     rlock_note(self, 0, 0)
     rlock_free(self)
     return wake_first(self, RUNNING_ONE)
@@ -540,14 +540,14 @@ def rlock_release(self):
 
 
 def rlock_enter(self):
-    """Acquires the lock."""
+    """Acquire the lock."""
     must_be_rlock(self)
     take_turns_at_times()
     return take_rlock(self, NEVER)
 
 
 def rlock_exit(self, *exc_info):
-    """Releases the lock."""
+    """Release the lock."""
     rlock_release(self)
 
 

@@ -84,7 +84,7 @@ cdef int let_others_and_raise() except -1:
 
 
 def call(socket self not None, str method):
-    """Runs a method of the socket's SSL object that has no arguments."""
+    """Run a method of the socket's SSL object that has no arguments."""
     return run(self, self.__dict__, self._sslobj, method)
 
 

@@ -6,9 +6,9 @@ Finalisers, hooks and callbacks get here with any lock.
 
 Fact: a Lock may be released by another than its holder, and what waits in a Condition, or for a module to be
 imported, holds the very Lock that it waits for. Danger: nobody can tell whether an OS thread will release it.
-Decision: where a tasklet of this thread is known to hold it, an error names both. Else the thread waits, but
-for PATIENCE only, or not at all if it is the only one; then there is an error as well. Others do not get
-their turns instead: the code of the loop is not made for what they would do to it in the midst of a step.
+Decision: where a tasklet of this thread is known to hold it, an error names both. Else the thread waits,
+except for PATIENCE only, or not at all if it is the only one; then there is an error as well. Others do not
+get their turns instead: the code of the loop is not made for what they would do to it in the midst of a step.
 Guarded by tests/patches/test_loop_locks.py.
 """
 
@@ -33,7 +33,7 @@ cdef object current_frames = original_of(sys._current_frames)
 
 
 cdef bint is_on_loop() noexcept:
-    """Whether the calling thread has a loop, whose tasklets could be what it waits for."""
+    """Return whether the calling thread has a loop, whose tasklets could be what it waits for."""
     return peek_loop() is not None and not Py_IsFinalizing()
 
 
@@ -43,7 +43,8 @@ cdef object seconds_to(int64_t deadline):
 
 
 cdef bint acquire_alone(object lock, object original, int64_t deadline) except -1:
-    """Whether the lock has been acquired before the deadline. `original`: the interpreter's own acquire()."""
+    """Return whether the lock has been acquired before the deadline. `original`: the interpreter's own
+    acquire()."""
     cdef int64_t until
     if not is_on_loop():
         return original(lock, True, seconds_to(deadline))
@@ -54,7 +55,7 @@ cdef bint acquire_alone(object lock, object original, int64_t deadline) except -
 
 
 cdef int64_t patience(object thing, int64_t deadline) except -1:
-    """Until when the thread waits for a lock or a queue. RuntimeError if that is in vain."""
+    """Until when the thread waits for a lock or a queue. Raise RuntimeError if that is in vain."""
     cdef int64_t until = monotonic_ns() + PATIENCE
     cdef BaseTasklet holder = holder_of(thing)
     if holder is not None or (deadline == NEVER and len(current_frames()) == 1):
@@ -63,7 +64,7 @@ cdef int64_t patience(object thing, int64_t deadline) except -1:
 
 
 cdef BaseTasklet holder_of(object thing):
-    """The tasklet of this loop that holds it, as far as it is known, or None."""
+    """Return the tasklet of this loop that holds it, as far as it is known, or None."""
     cdef Loop loop = peek_loop()
     cdef BaseTasklet found = None
     waits = Waits()
@@ -78,8 +79,8 @@ cdef BaseTasklet holder_of(object thing):
 
 
 cdef object module_lock_above():
-    """The lock of a module for which the import system, which has called this, waits, or None. It waits by a
-    Lock that it has taken itself."""
+    """Return the lock of a module for which the import system, which has called this, waits, or None. It
+    waits by a Lock that it has taken itself."""
     try:
         frame = get_frame(0)
     except ValueError:
@@ -89,7 +90,7 @@ cdef object module_lock_above():
 
 
 cdef str place():
-    """The line of Python that waits."""
+    """Return the line of Python that waits."""
     try:
         frame = get_frame(0)
     except ValueError:
@@ -106,7 +107,7 @@ cdef bint refuse(object thing, BaseTasklet holder) except -1:
     waiter = "the event loop itself" if me is None else f"{me!r}, in a step that must not wait,"
     if holder is None:
         raise RuntimeError(
-            f"{waiter} cannot wait any longer for {what}{place()}: perhaps a tasklet of this thread would "
+            f"{waiter} cannot wait any longer for {what}{place()}: a tasklet of this thread may have to "
             "release it; let a tasklet do this")
     raise RuntimeError(
         f"{waiter} cannot wait for {what}{place()}, which {holder!r} of this thread holds; let a tasklet do "

@@ -1,7 +1,7 @@
 """Lane: a part of a server that serves its connections: the loop that called `serve`, and what is beside it.
 
-A Server asks all its lanes the same, from its start to its stop. What another one would be (a second loop,
-another process) is one more class.
+A Server asks all its lanes the same, from its start to its stop. Another kind of lane (a second loop, another
+process) is one more class.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ APART = {
         "standby_threads cannot be combined with native handlers, which hold no loop"
     ),
 }
-"""What a server cannot have together, and why."""
+"""Combinations that a server does not support, and why."""
 
 
 def check_together(*wanted: str) -> None:
-    """ValueError if two of these are in APART."""
+    """Raise ValueError if two of these are in APART."""
     for both, why in APART.items():
         if all(each in wanted for each in both):
             raise ValueError(why)
 
 
 class LaneOwner(Protocol):
-    """What a lane uses of its Server."""
+    """The part of its Server that a lane uses."""
 
     logs: Logs
     counters: Counters | None
@@ -65,8 +65,8 @@ class Served:
 
 
 class Lane:
-    """The lane that has nothing to do. All is called in the thread of the server, but for what tells figures:
-    the threads of an operator's view ask for them, too."""
+    """The lane that has nothing to do. All is called in the thread of the server, except for what tells
+    figures: the threads of an operator's view ask for them, too."""
 
     @property
     def connections(self) -> int:
@@ -79,16 +79,16 @@ class Lane:
         return 0
 
     def open(self, server: LaneOwner, served: list[Served]) -> None:
-        """Takes its part of these sockets. ValueError if it cannot serve what they have."""
+        """Take its part of these sockets. Raise ValueError if it cannot serve what they have."""
 
     def start(self) -> None:
-        """Begins to accept."""
+        """Begin to accept."""
 
     def limit_requests(self, quota: Quota) -> None:
         """Its requests count there."""
 
     def pause(self) -> None:
-        """Leaves new connections to other processes that have the same sockets."""
+        """Leave new connections to other processes that have the same sockets."""
 
     def resume(self) -> None: ...
 
@@ -96,22 +96,22 @@ class Lane:
         """From now on every response closes its connection."""
 
     def begin_stop(self) -> None:
-        """Tells clients that the server stops, where the protocol has words for that (HTTP/2)."""
+        """Tell clients that the server stops, where the protocol has words for that (HTTP/2)."""
 
     def accept_rest(self) -> None:
-        """Accepts what is connected already, and then no more."""
+        """Accept what is connected already, and then no more."""
 
     def close_connections(self, all_of_them: bool) -> None:
-        """Closes those that are idle. ``all_of_them``: all others, too, whose requests are interrupted."""
+        """Close those that are idle. ``all_of_them``: all others, too, whose requests are interrupted."""
 
     def tell_streams(self, at_last: bool) -> None:
-        """Tells requests that go on for ever that the server stops. ``at_last``: all others, too."""
+        """Tell requests that go on for ever that the server stops. ``at_last``: all others, too."""
 
     def close_rest(self) -> None:
-        """Closes connections that wait for nothing but their client."""
+        """Close connections that wait for nothing but their client."""
 
     def close(self) -> None:
-        """Ends, also if it has not been started."""
+        """End, also if it has not been started."""
 
     def leave_to_parent(self) -> None:
         """In a child after fork: gives up what is the parent's."""
@@ -121,11 +121,11 @@ class Lane:
         return {}
 
     def figures(self) -> dict[str, int]:
-        """Counts for an operator, those of a Listener and some of its own."""
+        """Count for an operator, those of a Listener and some of its own."""
         return {}
 
     def count(self, counters: Counters) -> None:
-        """Adds what it has not counted there by itself."""
+        """Add what it has not counted there by itself."""
 
     def stuck(self, seconds: float) -> list[tuple[float, str]]:
         """Its threads that have stood still for so long: the seconds, and a sentence."""
@@ -136,12 +136,12 @@ class Lane:
         return []
 
     def loops(self) -> list[Loop]:
-        """Those in which its requests run, but for that of the server."""
+        """Return those in which its requests run, except for that of the server."""
         return []
 
 
 def add_up(counts: Iterable[dict[str, int]]) -> dict[str, int]:
-    """The sum of each count."""
+    """Return the sum of each count."""
     total: dict[str, int] = {}
     for each in counts:
         for name, number in each.items():

@@ -72,12 +72,12 @@ class Side:
         self.thread, self.native_id = current_loop().thread_id, _thread.get_native_id()
 
     def place(self) -> str:
-        """The line of Python that it is in."""
+        """Return the line of Python that it is in."""
         frame = _current_frames().get(self.thread)
         return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
     def stall(self, seconds: float) -> Stall | None:
-        """What holds it, as the watchdog says it."""
+        """Return the code that holds it, as the watchdog reports it."""
         return stall_of(self.thread, self.native_id, seconds)
 
     @property
@@ -90,7 +90,7 @@ class Side:
         return sum(listener.connections for listener in self.listeners)
 
     def call(self, function: Callable[[], object]) -> None:
-        """Calls it in this thread, as soon as that is not held."""
+        """Call it in this thread, as soon as that is not held."""
         self._calls.append(function)
         self.wake()
 
@@ -101,7 +101,7 @@ class Side:
             pass  # it has enough to read
 
     def listen(self, look: Callable[[Side], None], failed: Callable[[Exception], None]) -> None:
-        """Obeys in its own thread until it has ended. ``failed`` is told of what cannot be done."""
+        """Obey in its own thread until it has ended. ``failed`` is told of what cannot be done."""
         while not self.ended:
             wait_readable(self._ours)
             try:
@@ -146,7 +146,8 @@ class StandBy(Lane):
             )
         if current_loop().backend != "epoll":
             raise ValueError(
-                "standby_threads need epoll: other backends keep a list that only their thread may change"
+                "standby_threads need epoll: the other backends keep a list that only their own thread "
+                "may change"
             )
         patches = sys.modules.get("syncless.patches")
         if patches is None or not patches.is_patched("thread"):
@@ -174,8 +175,8 @@ class StandBy(Lane):
         self._over.set()
         if "sqlite3" in sys.modules and not patches.is_patched("sqlite3"):
             server.logs.errors.warning(
-                "the area sqlite3 is not patched: a connection that one thread has made fails in those "
-                "that stand by. Patch it, or give sqlite3.connect(..., check_same_thread=False)"
+                "the area sqlite3 is not patched: a connection made in one thread fails in standby "
+                "threads. Patch it, or call sqlite3.connect(..., check_same_thread=False)"
             )
         home.begin()
         home.loop = current_loop()
@@ -201,7 +202,7 @@ class StandBy(Lane):
             raise self._failure
         for side in self._sides:
             if side.loop is None:
-                raise RuntimeError(f"a thread that stands by has not started within {START_SECONDS:g} s")
+                raise RuntimeError(f"a standby thread has not started within {START_SECONDS:g} s")
             self._watch.add(side.loop, side.listeners, side.line)
         self._unwatch_asyncio = when_executed("syncless.asyncio.backgroundloop", self._watch_asyncio)
         self._over.clear()
@@ -247,9 +248,9 @@ class StandBy(Lane):
         if "asyncio" not in self._told:
             self._told.add("asyncio")
             self._server.logs.errors.warning(
-                "the application uses asyncio in a thread that stands by, which has a loop of its own: "
-                "what asyncio has made in another thread fails there, such as locks, futures and clients. "
-                "Make them for each request, or keep one for each loop. This is told once"
+                "the application uses asyncio in a standby thread, which has its own loop: asyncio "
+                "objects made in another thread, such as locks, futures and clients, fail there. Make "
+                "them for each request, or keep one for each loop. This message appears once"
             )
 
     def _failed(self, error: Exception) -> None:
@@ -278,7 +279,7 @@ class StandBy(Lane):
             self._take(side, home)
 
     def close(self) -> None:
-        """Ends the threads. One that is held still is left behind."""
+        """End the threads. One that is held still is left behind."""
         if not self._sides:
             return
         self._close_acceptors()
@@ -301,7 +302,7 @@ class StandBy(Lane):
             if side.loop is not None:
                 stall = side.stall(side.loop.held_for())
                 where = stall.blocker if stall is not None else "unknown code"
-                self._server.logs.errors.warning(f"a thread that stands by has not ended: it is in {where}")
+                self._server.logs.errors.warning(f"a standby thread has not ended: it is in {where}")
         for side in self._sides:
             if side.loop is None or side.number == 0:
                 side.close()
@@ -353,7 +354,7 @@ class StandBy(Lane):
                 acceptor.resume()
 
     def _take(self, source: Side, target: Side, most: int = 0) -> int:
-        """How many it has moved; -1 if that cannot be done now."""
+        """Return how many it has moved; -1 if that cannot be done now."""
         moved = 0
         for one, other in zip(source.listeners, target.listeners, strict=True):
             found = take(one, other, most)
@@ -363,7 +364,7 @@ class StandBy(Lane):
         return moved
 
     def _sweep(self, side: Side) -> None:
-        """Takes the connections whose requests have ended on other sides, as long as there are any."""
+        """Take the connections whose requests have ended on other sides, as long as there are any."""
         first, last = SWEEP_SECONDS
         pause = first
         home = self._sides[0]
@@ -416,8 +417,8 @@ class StandBy(Lane):
         if stall is not None and side.loop.held_for() >= seconds:  # it is in that still
             self._told.add(place)
             self._server.logs.errors.warning(
-                f"a thread was held for {seconds * 1000:.0f} ms by {stall.blocker}; another one serves in "
-                f"its place. Cure: {stall.cure}. This is told once for each place"
+                f"a thread was held for {seconds * 1000:.0f} ms by {stall.blocker}; another thread took "
+                f"over. Fix: {stall.cure}. This message appears once for each place"
             )
 
     # -- in all threads --------------------------------------------------------------------------------------
@@ -442,7 +443,7 @@ class StandBy(Lane):
         self._accepting(Acceptor.close)
 
     def _accepting(self, action: Callable[[Acceptor], None]) -> None:
-        """Does something to the acceptors of the active side, in its thread."""
+        """Do something to the acceptors of the active side, in its thread."""
         side = self._active
         for acceptor in side.acceptors:
             if side.number == 0:

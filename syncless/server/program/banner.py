@@ -15,7 +15,7 @@ from syncless.server.program.blocking import Patch
 def announce(
     urls: Sequence[str], workers: int = 0, patch: Patch | None = None, status: Sequence[str] = ()
 ) -> None:
-    """Says on stdout that these addresses are served, and where the status page is. ``patch``: that of the
+    """Say on stdout that these addresses are served, and where the status page is. ``patch``: that of the
     workers, or None for this process."""
     first, *others = urls
     processes = f"{workers} worker{'' if workers == 1 else 's'}"
@@ -31,15 +31,15 @@ def announce(
         tell(f"{'and on':>{len(syncless.__version__) + 19}} {url}")
     areas = patched_areas() if patch is None else str(patch)
     tell(f"  processes  {processes} of master {os.getpid()}" if workers else f"  process    {os.getpid()}")
-    tell(f"  patched    {areas or 'nothing: a call that waits holds up all requests'}")
+    tell(f"  patched    {areas or 'nothing: a call that waits blocks all requests'}")
     tell(f"  Python     {sys.version.split()[0]}, loop: {loop_name()}")
     for url in status:
         tell(f"  status     {url}")
-    tell("  Ctrl-C stops when the requests in flight have ended; once more stops at once.")
+    tell("  Ctrl-C shuts down gracefully, after the requests in flight; a second Ctrl-C stops immediately.")
 
 
 def is_terminal() -> bool:
-    """Whether somebody reads stdout as it comes."""
+    """Return whether somebody reads stdout as it comes."""
     try:
         return sys.stdout.isatty()
     except (AttributeError, ValueError):  # there is none, or it is closed
@@ -47,11 +47,11 @@ def is_terminal() -> bool:
 
 
 def loop_name() -> str:
-    """The backend of the loops of this process, and of its workers."""
+    """Return the backend of the loops of this process, and of its workers."""
     return os.environ.get("SYNCLESS_LOOP") or next(iter(BACKENDS))
 
 
 def patched_areas() -> str:
-    """Those of this process."""
+    """Return those of this process."""
     patches = sys.modules.get("syncless.patches")
     return "" if patches is None else str(patches.described())

@@ -17,8 +17,7 @@ Patch = Callable[[], None]
 """Patches the standard library of this process; its str() names the areas."""
 
 CURE = (
-    "patch the standard library before anything else, by serve(..., patch=True) or by running the command "
-    "`syncless`"
+    "patch the standard library before anything else, with serve(..., patch=True) or the command `syncless`"
 )
 MODULES = (
     "MySQLdb",
@@ -50,8 +49,8 @@ def warn_of_blocking_modules() -> None:
     found = [] if is_patched("socket") else [name for name in MODULES if name in sys.modules]
     if found:
         warn(
-            f"the application has imported {', '.join(found)}: while a call of it waits, all requests wait. "
-            f"To avoid that, {CURE}."
+            f"the application has imported {', '.join(found)}: a call that waits there blocks all "
+            f"requests. To avoid that, {CURE}."
         )
 
 
@@ -61,8 +60,8 @@ get_ident = original_of(_thread.get_ident)
 
 
 def warn_at_prompt(waiting: Callable[[], int], serves: Callable[[], bool]) -> None:
-    """At a prompt a server serves while the code there waits cooperatively. Tells once, with the stack, that
-    a client waits in vain: at two looks of an OS thread. ``waiting``: how many clients wait; ``serves``: as
+    """At a prompt a server serves while the code there waits cooperatively. Tell once, with the stack, that a
+    client waits in vain: at two looks of an OS thread. ``waiting``: how many clients wait; ``serves``: as
     long as the server does."""
     thread = get_ident()
 
@@ -77,8 +76,8 @@ def warn_at_prompt(waiting: Callable[[], int], serves: Callable[[], bool]) -> No
 
                 where = "".join(traceback.format_stack(frame)[-1:])
                 warn(
-                    "a client waits for this server, whose thread is held by the code at the prompt:\n"
-                    f"{where}To serve meanwhile, {CURE_AT_PROMPT}. This warning is given once."
+                    "a client waits for this server, but the code at the prompt blocks its "
+                    f"thread:\n{where}To serve meanwhile, {CURE_AT_PROMPT}. This warning appears once."
                 )
                 return
             before = now
@@ -86,7 +85,7 @@ def warn_at_prompt(waiting: Callable[[], int], serves: Callable[[], bool]) -> No
     start_os_thread(look, ())
 
 
-CURE_AT_PROMPT = "call syncless.patches.patch_all() first, or send the request by syncless.run_in_thread()"
+CURE_AT_PROMPT = "call syncless.patches.patch_all() first, or send the request with syncless.run_in_thread()"
 
 
 class StallWarning:
@@ -104,8 +103,8 @@ class StallWarning:
             where = stack[stack.rfind("  File ") :]  # with the C function that it is in, and its cure
             remedy = f"If it waits here, {CURE}. If it computes, use run_in_thread() or more workers. "
             warn(
-                f"the application has held all other requests for {seconds * 1000:.0f} ms, and still does:\n"
-                f"{where}{'' if self._patched else remedy}This warning is given once."
+                f"the application has blocked all other requests for {seconds * 1000:.0f} ms, and still "
+                f"does:\n{where}{'' if self._patched else remedy}This warning appears once."
             )
 
     def __enter__(self) -> StallWarning:

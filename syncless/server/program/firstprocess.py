@@ -17,13 +17,14 @@ FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SI
 
 
 NO_CHILD = (
-    "process 1 does not wait for orphans here, because this program has begun threads, tasklets or processes "
-    "before serve(), which a child would not have: use `docker run --init` or `syncless run PROGRAM`"
+    "process 1 does not wait for orphans here, because this program started threads, tasklets or "
+    "processes before serve(), and a child process would not have them: use `docker run --init` or "
+    "`syncless run PROGRAM`"
 )
 
 
 def begin_in_child() -> None:
-    """Returns in a child of process 1, which hands signals on to it and ends as it does; else at once."""
+    """Return in a child of process 1, which hands signals on to it and ends as it does; else at once."""
     if os.getpid() != 1:
         return
     if not _is_alone():
@@ -38,7 +39,7 @@ def begin_in_child() -> None:
 
 
 def _is_alone() -> bool:
-    """Whether a child by fork() would have all that this process has."""
+    """Return whether a child by fork() would have all that this process has."""
     if threading.active_count() > 1 or len(tasklets()) > 1:
         return False
     try:
@@ -49,7 +50,7 @@ def _is_alone() -> bool:
 
 
 def _attend(child: int, awaited: set[signal.Signals]) -> int:
-    """Hands on signals and waits for processes until the child has ended. Its exit status, as of a shell."""
+    """Hand on signals and wait for processes until the child has ended. Its exit status, as of a shell."""
     while True:
         got = signal.sigwaitinfo(awaited)
         if got.si_signo != signal.SIGCHLD:

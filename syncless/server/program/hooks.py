@@ -22,7 +22,8 @@ class HookFailed(Exception):
 
 
 class Hooks:
-    """Hooks({"on_start": function, "post_fork": "module:function"}). ValueError for one that there is not."""
+    """Hooks({"on_start": function, "post_fork": "module:function"}). Raise ValueError for one that there is
+    not."""
 
     def __init__(self, given: Mapping[str, Hook | str] | None = None):
         self._given = dict(given or {})
@@ -38,7 +39,8 @@ class Hooks:
         self._labels = {name: f"{name} ({_place(hook)})" for name, hook in self._given.items()}
 
     def load(self, name: str) -> Hook | None:
-        """The function of that name, or None. HookFailed, ApplicationNotFound if it cannot be imported."""
+        """Return the function of that name, or None. HookFailed, ApplicationNotFound if it cannot be
+        imported."""
         hook = self._given.get(name)
         if isinstance(hook, str):
             try:
@@ -50,12 +52,12 @@ class Hooks:
         return hook
 
     def load_all(self) -> None:
-        """Imports all of them, to check that they can be."""
+        """Import all of them, to check that they can be."""
         for name in self._given:
             self.load(name)
 
     def call(self, name: str) -> None:
-        """Calls it, if there is one. HookFailed."""
+        """Call it, if there is one. HookFailed."""
         hook = self.load(name)
         if hook is None:
             return
@@ -67,7 +69,7 @@ class Hooks:
             ) from None
 
     def call_at_end(self, name: str) -> None:
-        """Calls it, if there is one; its errors are logged."""
+        """Call it, if there is one; its errors are logged."""
         try:
             hook = self.load(name)
             if hook is not None:
@@ -76,7 +78,7 @@ class Hooks:
             process_log().error(f"the hook {self._labels[name]} raised an error:", error)
 
     def for_request(self, name: str) -> Hook | None:
-        """A function that calls it and logs its errors; None if there is no such hook."""
+        """Return a function that calls it and logs its errors; None if there is no such hook."""
         hook = self.load(name)
         if hook is None:
             return None

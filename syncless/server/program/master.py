@@ -133,7 +133,7 @@ class Master:
     # -- running --------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Supervises until it is told to stop. OSError if it cannot listen; WorkersFailed."""
+        """Supervise until it is told to stop. Raise OSError if it cannot listen; WorkersFailed."""
         self.logs.open_errors()
         try:
             self.sockets.open()
@@ -169,7 +169,7 @@ class Master:
             self.sockets.close()
 
     def _announce_if_first(self, worker: Worker) -> None:
-        """Says where it serves, now that it does."""
+        """Say where it serves, now that it does."""
         if self.failures.ever_ready or not worker.ready:
             return
         self.failures.ever_ready = True
@@ -189,7 +189,7 @@ class Master:
             os.write(self._wakers[1], b"s")
 
     def _step(self, wake: int) -> bool:
-        """Waits for something to happen and deals with it. Whether there is anything left to supervise."""
+        """Wait for something to happen and handle it. Whether there is anything left to supervise."""
         pipes = {worker.pipe: worker for worker in self._all() if worker.pipe >= 0}
         hurried = self.stopping or self.stops_at or self._starting()
         pause = self.status.pause(0.1 if hurried else min(1.0, self.manager.interval / 2 or 1.0))
@@ -236,7 +236,7 @@ class Master:
         return any(slot.current is None or slot.next is not None for slot in self.slots)
 
     def _make_files(self) -> None:
-        """The log files of the workers, if those are another user's."""
+        """Make the log files of the workers, if the workers run as another user."""
         if self.preparation.privileges is not None:
             self.logs.make_files()
 
@@ -245,7 +245,7 @@ class Master:
             process_log().reopen()
             self._make_files()
         except OSError as error:
-            warn(f"cannot reopen the log files; the old ones stay open: {error}")
+            warn(f"cannot reopen the log files; still using the old ones: {error}")
 
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
@@ -277,13 +277,13 @@ class Master:
             self._resize(len(self.slots) + (1 if number == signal.SIGTTIN else -1))
 
     def _follow_processors(self) -> None:
-        """A container may be given more of them, or less, while it runs."""
+        """Adjust the number of workers when the container gets more or fewer processors."""
         before, self.processors = self.processors, processors()
         if before != self.processors:
             was = len(self.slots)
             self._resize(self.processors)
             if was != len(self.slots):
-                warn(f"{self._status()} instead of {was}: so many processors may be used now")
+                warn(f"{self._status()} instead of {was}, because the number of available processors changed")
 
     def _resize(self, number: int) -> None:
         number = max(1, min(number, MOST_WORKERS))
@@ -297,7 +297,7 @@ class Master:
         set_number_of_workers(self.clocks, number)
 
     def _stop(self) -> None:
-        """All workers stop gracefully; called once more, at once."""
+        """Shut all workers down gracefully; a second call stops them immediately."""
         if not self.stopping and not self.quiet:
             tell("syncless stops")
         for worker in self._all():
@@ -316,7 +316,7 @@ class Master:
     # -- workers --------------------------------------------------------------------------------------
 
     def _tend(self, slot: Slot) -> None:
-        """Sees to it that the slot has a worker that is wanted and alive."""
+        """Make sure that the slot has a live worker, if one is needed."""
         now = time.monotonic()
         if slot.next is not None:
             if slot.next.ready:
@@ -326,23 +326,25 @@ class Master:
                 slot.failures = 0
             elif now - slot.next.born > self.limits.worker_boot_seconds and not slot.next.killed_at:
                 warn(
-                    f"worker {slot.next.pid} was not ready after {self.limits.worker_boot_seconds:g} s "
-                    "and is killed"
+                    f"killing worker {slot.next.pid}, which was not ready after "
+                    f"{self.limits.worker_boot_seconds:g} s"
                 )
                 slot.next.killed_at = now
         elif (slot.current is None or slot.current.retiring) and now >= slot.not_before:
             try:
                 slot.next = self._start(slot)
             except OSError as error:  # too many processes or descriptors: those that run go on
-                self.failures.failed(slot, f"a worker cannot be started: {error}")
+                self.failures.failed(slot, f"cannot start a worker: {error}")
         worker, longest = slot.current, self.limits.worker_stuck_seconds
         if worker and not worker.killed_at and self.looked_at - worker.last_beat() > longest:
-            warn(f"the loop of worker {worker.pid} has been blocked for {longest:g} s; stderr has its stack")
+            warn(
+                f"the loop of worker {worker.pid} has been blocked for {longest:g} s; its stack is on stderr"
+            )
             worker.signal(signal.SIGABRT)  # faulthandler writes the stack
             worker.killed_at = now + 2
 
     def _refuse_when_taken(self) -> None:
-        """Closes the sockets of a master that stops, once its workers have accepted what was connected, or in
+        """Close the sockets of a master that stops, once its workers have accepted what was connected, or in
         LONGEST_LAST_CALL."""
         now = time.monotonic()
         if now < self.refuses_at or not self.sockets.shared:
@@ -392,7 +394,7 @@ class Master:
         number = os.waitstatus_to_exitcode(status)
         how = f"was killed by {signal.Signals(-number).name}" if number < 0 else f"ended with status {number}"
         if failed_to_start and slot.current is not None:
-            why = f"the new worker {worker.pid} {how} before it was ready; the old one stays"
+            why = f"the new worker {worker.pid} {how} before it was ready; the old one keeps serving"
             if slot.current.asked_to_go or worker.retiring:
                 self.failures.failed(slot, why)
             else:

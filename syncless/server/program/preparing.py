@@ -27,15 +27,15 @@ class Preparation:
     native_threads: int = 0
 
     def make_server(self, host: str = "", port: int = 0, **options: Any) -> Server:
-        """A Server that gets its application by take(): code of users runs neither as root nor before the
-        hook."""
+        """Return a Server that gets its application by take(): code of users runs neither as root nor before
+        the hook."""
         server = Server(nothing_yet, host, port, **options)
         self.own_files(server.logs)
         return server
 
     def take(self, server: Server, application: Any, hook: str) -> None:
-        """Drops the privileges, calls the hook, and has the application imported, if it is a name, and its
-        requests call their hooks. HookFailed, ValueError, and the errors of `load`."""
+        """Drop the privileges, call the hook, import the application if it is a name, and make its requests
+        call their hooks. HookFailed, ValueError, and the errors of `load`."""
         if self.privileges is not None:
             server.logs.make_files()
             self.privileges.drop()
@@ -54,18 +54,16 @@ class Preparation:
         server.application = host
 
     def enter_again(self) -> None:
-        """Follows the name of the folder anew: a deployment may have pointed a symbolic link elsewhere."""
+        """Follow the name of the folder anew: a deployment may have pointed a symbolic link elsewhere."""
         try:
             if self.folder is not None:
                 enter(self.folder)
         except OSError as error:
-            warn(
-                f"cannot change to {self.folder} again: {error.strerror}; new workers serve from the old one"
-            )
+            warn(f"cannot change to {self.folder} again: {error.strerror}; new workers use the old directory")
 
     def enter_for_good(self) -> None:
-        """Enters the folder as the user, who has perhaps no right to be where root has followed a symbolic
-        link. OSError."""
+        """Enter the folder as the user, who has perhaps no right to be where root has followed a symbolic
+        link. Raise OSError on failure."""
         if self.folder is not None:
             try:
                 enter(self.folder)
@@ -75,11 +73,11 @@ class Preparation:
                 ) from None
 
     def own_files(self, logs: Logs) -> None:
-        """The log files are to be those of the user, if it is another one."""
+        """Give the log files to the user that the process switches to."""
         if self.privileges is not None:
             logs.owner = self.privileges.ids
 
 
 def nothing_yet(*args: Any) -> Any:
-    """Stands for an application that is imported later."""
+    """A placeholder for an application that is imported later."""
     raise RuntimeError("the application has not been imported")

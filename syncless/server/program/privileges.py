@@ -32,8 +32,8 @@ class Privileges:
 
     @classmethod
     def of(cls, user: str | int | None, group: str | int | None) -> Privileges | None:
-        """Of a user and a group, by name or number; the user's own group if none is named. None if nothing is
-        to change. PrivilegesError."""
+        """Return the privileges of a user and a group, by name or number; the default is the user's own
+        group. Return None if nothing changes. Raise PrivilegesError if there is no such user or group."""
         if user is None and group is None:
             return None
         uid, gid, name = _user(user)
@@ -48,11 +48,11 @@ class Privileges:
         return wanted
 
     def held(self) -> bool:
-        """Whether the process is that user and group already."""
+        """Return whether the process is that user and group already."""
         return self.uid in (None, os.geteuid()) and self.gid in (None, os.getegid())
 
     def owner(self) -> str:
-        """USER:GROUP, of the UNIX sockets."""
+        """Return USER:GROUP, the owner of the UNIX sockets."""
         return f"{'' if self.uid is None else self.uid}:{self.gid}"
 
     @property
@@ -61,7 +61,7 @@ class Privileges:
         return -1 if self.uid is None else self.uid, -1 if self.gid is None else self.gid
 
     def drop(self) -> None:
-        """Becomes that user and group, for good. OSError if the system refuses."""
+        """Switch to that user and group permanently. Raise OSError if the system refuses."""
         if os.geteuid() != 0:
             return  # of() has seen that nothing is to change
         assert self.gid is not None
@@ -76,11 +76,11 @@ class Privileges:
         if self.uid != 0:
             with contextlib.suppress(PermissionError):
                 os.setuid(0)
-                raise PrivilegesError("the privileges of root could not be given up")
+                raise PrivilegesError("cannot give up the privileges of root")
 
 
 def _become(kind: str, number: int) -> None:
-    """Sets the real, effective and saved id."""
+    """Set the real, effective and saved id."""
     if hasattr(os, f"setres{kind}"):
         getattr(os, f"setres{kind}")(number, number, number)
     else:

@@ -21,7 +21,8 @@ from syncless.server.program.privileges import Privileges
 
 
 def set_title(role: str, application: Any) -> None:
-    """``syncless: ROLE NAME``, with the application's name if it has been given by name."""
+    """Set the process title to ``syncless: ROLE NAME``, with the application's name if it was given by
+    name."""
     try:
         from setproctitle import setproctitle
     except ImportError:
@@ -32,8 +33,9 @@ def set_title(role: str, application: Any) -> None:
 
 class PidFile:
     """A file with the number of this process, for as long as the block lasts. With privileges that the
-    process drops meanwhile, the file is emptied where it cannot be removed. FileExistsError if a process that
-    runs has the file: it is locked (flock(2)), and a child closes it after fork(), to keep no lock."""
+    process drops meanwhile, the file is emptied where it cannot be removed. Raise FileExistsError if a
+    process that runs has the file: it is locked (flock(2)), and a child closes it after fork(), to keep no
+    lock."""
 
     def __init__(self, path: str | os.PathLike[str] | None, privileges: Privileges | None = None):
         self.path = None if path is None else os.path.abspath(path)
@@ -41,7 +43,8 @@ class PidFile:
         self._fd = -1
 
     def check(self) -> None:
-        """FileExistsError if a process that runs has the file: told before an application is imported."""
+        """Raise FileExistsError if a process that runs has the file: told before an application is
+        imported."""
         if self.path is None:
             return
         try:
@@ -70,8 +73,8 @@ class PidFile:
         _open[fd] = os.fstat(fd)
 
     def _begin_in_place_of(self, place: Place) -> int:
-        """Where others may put any file there, root writes to a new one of its own, and looks at the old one
-        only for its lock."""
+        """Write a new file that root owns, if others may put files there; read the old one only for its
+        lock."""
         new = os.O_RDWR | os.O_CREAT | os.O_EXCL
         for _ in range(TRIES):
             try:
@@ -98,7 +101,7 @@ class PidFile:
                         return fd
             finally:
                 os.close(old)
-        raise place.refusal("it comes and goes while it is opened")
+        raise place.refusal("it appeared and disappeared while it was opened")
 
     def _write(self, fd: int) -> int:
         try:
@@ -188,7 +191,7 @@ class ServiceManager:
             sock.close()
 
     def ready(self, status: str) -> None:
-        """The service has started, or has reloaded. `status` is shown by systemctl status."""
+        """Report that the service has started, or has reloaded. systemctl status shows `status`."""
         self.tell("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
@@ -198,7 +201,7 @@ class ServiceManager:
         self.tell("STOPPING=1", "STATUS=Stopping")
 
     def alive(self) -> None:
-        """To be called once in `interval` at least; tells it as often as that."""
+        """Report that the service is alive. Must be called at least once in `interval`."""
         now = time.monotonic()
         if self.interval and now - self._told_alive >= self.interval / 2:
             self._told_alive = now

@@ -35,7 +35,7 @@ def make_server(options: StatusOptions, scoreboard: Scoreboard, program: Program
 def add_pages(
     server: Server, options: StatusOptions, scoreboard: Scoreboard, is_ready: Callable[[], bool]
 ) -> None:
-    """The server shows at its main addresses what is to be seen there: metrics, health."""
+    """Add the pages for the main addresses of the server: metrics, health."""
     if options.path is not None:
         metrics = Metrics(scoreboard)
         server.pages[options.path] = page(lambda accept: ("200 OK", *metrics(accept)))
@@ -78,13 +78,13 @@ class Reporting:
         self.ours.close()
 
     def begin(self, server: Server) -> None:
-        """The server, which has not started yet, reports from now on."""
+        """Make the server, which has not started yet, report from now on."""
         add_pages(server, self.options, self.scoreboard, lambda: not self.scoreboard.is_stopping())
         self.reporter = Reporter(server, self.scoreboard.row(self.row))
         self.reporter.start(self.theirs.detach())
 
     def end(self) -> None:
-        """The last figures."""
+        """Report the last figures."""
         if self.reporter is not None:
             self.reporter.write_figures()
 
@@ -113,14 +113,14 @@ class OfMaster:
         self._server = make_server(options, self._scoreboard, self) if self._scoreboard else None
 
     def open(self) -> None:
-        """OSError if it cannot listen."""
+        """Raise OSError if it cannot listen."""
         if self._server is not None:
             self._server.open()
             if self._options.warning:
                 warn(self._options.warning)
 
     def told_to_stop(self) -> None:
-        """From now on it is not ready for more."""
+        """Report that it is not ready any more."""
         if not self.stops and self._scoreboard is not None:
             self._scoreboard.add("stopping")
         self.stops = True
@@ -143,17 +143,17 @@ class OfMaster:
         return min(most, self._server.pause()) if self._server is not None else most
 
     def step(self) -> None:
-        """An error of ours does the master no harm."""
+        """Do a step; an error here does not end the master."""
         if self._server is not None:
             try:
                 self._server.step()
             except Exception as error:
-                process_log().error("the status server has failed:", error)
+                process_log().error("the status server failed:", error)
 
     # -- workers ------------------------------------------------------------------------------------------
 
     def prepare(self, clock: int) -> Reporting | None:
-        """For a worker that is about to be forked. OSError."""
+        """Prepare for a worker that is about to be forked. Raise OSError on failure."""
         if self._server is None or self._scoreboard is None:
             return None
         ours, theirs = socket.socketpair()
@@ -161,7 +161,7 @@ class OfMaster:
         return Reporting(self._scoreboard, clock + 1, theirs, ours, self._server, self._options)
 
     def started(self, reporting: Reporting | None, pid: int) -> None:
-        """The worker has been forked; ``pid`` -1: it has not."""
+        """Note that the worker has been forked; ``pid`` is -1 if the fork failed."""
         if reporting is None or self._server is None:
             return
         reporting.theirs.close()
@@ -179,7 +179,7 @@ class OfMaster:
                 self._scoreboard.add("crashed")
 
     def recycled(self) -> None:
-        """A worker that has asked for a successor has one."""
+        """Note that a worker that asked for a successor has one."""
         if self._scoreboard is not None:
             self._scoreboard.add("recycled")
 
@@ -198,7 +198,7 @@ class OfMaster:
         return Process(worker.pid, number, worker.clock + 1, state, worker.born, worker.last_beat())
 
     def is_live(self) -> bool:
-        """It answers; and it sees to its workers itself."""
+        """Return True: it responds, and it supervises its workers itself."""
         return True
 
     def is_ready(self) -> bool:
@@ -231,7 +231,7 @@ class OfProcess:
         return [Process(os.getpid(), 0, 1, self.state, self._born, beat)]
 
     def is_live(self) -> bool:
-        """Nobody but the operator's tools sees to it that the loop goes on. It may stand still as long as the
+        """Return whether the loop runs; only the operator's tools check it. The loop may be blocked while the
         application is imported."""
         held = self._reporter.held_seconds()
         return self.state == "starting" or held < self._server.limits.worker_stuck_seconds
@@ -240,21 +240,21 @@ class OfProcess:
         return self.state == "ready" and self.is_live()
 
     def step(self, woken: int) -> bool:
-        """Of a thread beside the loop. It goes on until it is stopped."""
+        """Do the steps in a thread beside the loop until it is stopped."""
         try:
             wait_readable([self.status.fileno(), woken], TICK)
             self.status.step()
             if self.state != "starting":
                 self._reporter.tick()
         except Exception as error:
-            process_log().error("the status server has failed:", error)
+            process_log().error("the status server failed:", error)
             wait_readable([woken], 1)
         return True
 
 
 @contextmanager
 def shown(options: StatusOptions, server: Server) -> Iterator[OfProcess | None]:
-    """The status of a single process, while the block lasts. OSError if it cannot listen."""
+    """Show the status of a single process while the block runs. Raise OSError if it cannot listen."""
     if not options:
         yield None
         return

@@ -55,10 +55,10 @@ def run(
     told: Callable[[], None] | None = None,
     stopping: Callable[[], None] | None = None,
 ) -> None:
-    """Starts the server and serves until SIGTERM or SIGINT; a second one hurries the stop. A ``worker``
-    leaves SIGINT and the service manager to its master. Calls ``bound`` when it has its sockets, ``started``
-    when it serves, ``told`` when it is told to stop, and ``stopping`` when it begins to, ``delay`` seconds
-    later, while it still accepts."""
+    """Start the server and serve until SIGTERM or SIGINT; a second one hurries the stop. A ``worker`` leaves
+    SIGINT and the service manager to its master. Call ``bound`` when it has its sockets, ``started`` when it
+    serves, ``told`` when it is told to stop, and ``stopping`` when it begins to, ``delay`` seconds later,
+    while it still accepts."""
     asked = Event()
     skip = Event()
     hurry = Event()
@@ -103,7 +103,7 @@ def _stop(server: Serving, stopping: Callable[[], None] | None) -> None:
 
 @contextmanager
 def _beside(manager: ServiceManager, worker: bool) -> Iterator[None]:
-    """Runs beside the server: the console, if it is asked for, and the service manager's watchdog."""
+    """Run beside the server: the console, if it is asked for, and the service manager's watchdog."""
     console = listen_if_asked(worker)
 
     def beat() -> None:
@@ -127,7 +127,7 @@ def _beside(manager: ServiceManager, worker: bool) -> Iterator[None]:
 def _obeying(
     server: Serving, asked: Sequence[Event], manager: ServiceManager, worker: bool
 ) -> Iterator[None]:
-    """Obeys signals, in the main thread: each SIGTERM or SIGINT sets the next of `asked`; SIGUSR1 and SIGHUP
+    """Obey signals, in the main thread: each SIGTERM or SIGINT sets the next of `asked`; SIGUSR1 and SIGHUP
     open files anew, in tasklets of their own: what they interrupt may be anything, and must not wait."""
     process = os.getpid()
     terminal = Terminal()
@@ -143,7 +143,7 @@ def _obeying(
         try:
             action()
         except (OSError, ValueError) as error:
-            warn(f"cannot reopen the {what}; the old ones stay open: {error}")
+            warn(f"cannot reopen the {what}; still using the old ones: {error}")
 
     def reopen(number: int, frame: FrameType | None) -> None:
         spawn(open_anew, "log files", server.reopen_logs).name = "new log files"
@@ -177,7 +177,7 @@ def _obeying(
             signal.signal(number, old)
 
 
-NUMBER = "it changes the number of workers, and must be sent to the master of a server with --workers."
+NUMBER = "it changes the number of workers: send it to the master of a server with --workers."
 REFUSED: dict[int, str] = {
     signal.SIGUSR2: "SIGUSR2 does nothing here. SIGHUP loads new code of the application (with workers). To "
     "run a new version of syncless, restart the server; with a systemd socket or --reuse-port no connection "
@@ -196,7 +196,8 @@ class Terminal:
         self._had = not ignored and _is_there()
 
     def is_gone(self) -> bool:
-        """Asked at SIGHUP: whether it is the end of the terminal, which ends the server, or a reload."""
+        """Return, at SIGHUP, whether the terminal has closed, which ends the server; otherwise the signal
+        means a reload."""
         return self._had and not _is_there()
 
 

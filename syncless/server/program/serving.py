@@ -50,7 +50,7 @@ def serve_until_stopped(
     patch: Patch,
     **options: Any,
 ) -> None:
-    """Carries out `serve`. ``options``: more arguments for its Server."""
+    """Run `serve`. ``options`` are more arguments for its Server."""
     patching = Patching(patch)
     refuse_while_importing()
     open_missing()
@@ -146,6 +146,6 @@ def _started(view: OfProcess | None, seen: StatusOptions, quiet: bool) -> None:
 
 
 def _told(view: OfProcess | None) -> None:
-    """To stop: from now on it is not ready for more."""
+    """Called when told to stop: report that it is not ready any more."""
     if view is not None:
         view.state = "stopping"

@@ -35,7 +35,7 @@ machine was suspended, or all of them were stopped."""
 
 
 def new_clocks() -> mmap.mmap:
-    """Memory that a master shares with its workers."""
+    """Return memory that a master shares with its workers."""
     return mmap.mmap(-1, (CLOCKS + 1) * BEAT.size)
 
 
@@ -73,26 +73,26 @@ class Worker:
             os.kill(self.pid, number)
 
     def has_begun(self) -> bool:
-        """Whether it obeys signals: it does not yet in what other libraries do after a fork, if that takes
-        long."""
+        """Return whether it obeys signals: it does not yet in what other libraries do after a fork, if that
+        takes long."""
         return self._beat() > 0
 
     def last_beat(self) -> float:
-        """When its loop has last been seen running, by the system's monotonic clock."""
+        """Return when its loop was last seen running, by the monotonic clock."""
         return max(self._beat(), self._excused_at)
 
     def _beat(self) -> float:
         return float(BEAT.unpack_from(self._clocks, self.clock * BEAT.size)[0])
 
     def excuse(self, seconds: float, now: float) -> None:
-        """Its master has not run for so long until now: that time does not count against it."""
+        """Excuse the time for which its master did not run."""
         self.born += seconds
         self._excused_at = now
         if self.killed_at:
             self.killed_at += seconds
 
     def read_messages(self) -> None:
-        """Reads what it says. Waits, unless there is something or the pipe does not block."""
+        """Read what it says. Wait, unless there is something or the pipe does not block."""
         said = os.read(self.pipe, LONGEST_REASON + 1)
         if not said:
             self._hang_up()  # it ends
@@ -107,7 +107,7 @@ class Worker:
             self.retiring = self.asked_to_go = True
 
     def drain_messages(self) -> None:
-        """Reads the last words of a worker that has ended. A process that it has forked may have its end of
+        """Read the last words of a worker that has ended. A process that it has forked may have its end of
         the pipe still, so this never waits."""
         if self.pipe >= 0:
             os.set_blocking(self.pipe, False)
@@ -156,14 +156,14 @@ class Failures:
         """Why the last worker that could not start could not."""
 
     def forget(self) -> None:
-        """There may be new code: each slot tries at once."""
+        """Forget failures, because there may be new code: each slot retries immediately."""
         self._explained = ""
         for slot in self._slots:
             slot.not_before = 0.0
 
     def explain(self, reason: str) -> None:
-        """Tells why workers cannot start: once, however many say the same. WorkersFailed if none has been
-        ready."""
+        """Tell why workers cannot start: once, however many say the same. Raise WorkersFailed if none has
+        been ready."""
         if not self.ever_ready:
             raise WorkersFailed(f"no worker can start: {reason}")
         if reason != self._explained:
@@ -171,18 +171,18 @@ class Failures:
             warn(f"a new worker cannot start: {reason}")
 
     def failed(self, slot: Slot, why: str) -> None:
-        """Counts a worker that could not start, or died at once. WorkersFailed if no other has been
+        """Count a worker that could not start, or died at once. Raise WorkersFailed if no other has been
         better."""
         slot.failures += 1
         if not self.ever_ready and sum(slot.failures for slot in self._slots) >= GIVE_UP_AFTER:
-            raise WorkersFailed(f"{why}, like others before it; none has become ready")
+            raise WorkersFailed(f"{why}, like the workers before it; none has become ready")
         self.again(slot, why)
 
     def again(self, slot: Slot, why: str) -> None:
-        """Another worker is tried, the later the more have failed in this slot."""
+        """Try another worker, with a delay that grows with the failures of this slot."""
         pause = min(LONGEST_BACK_OFF, 0.1 * 2**slot.failures) if slot.failures else 0.0
         slot.not_before = time.monotonic() + pause
-        warn(f"{why}; another one starts{f' in {pause:.1f} s' if pause else ''}")
+        warn(f"{why}; a new one starts{f' in {pause:.1f} s' if pause else ''}")
 
 
 class SharedSockets:
@@ -195,12 +195,12 @@ class SharedSockets:
         self._slots: dict[Slot, Opened] = {}
 
     def open(self) -> None:
-        """OSError if it cannot listen."""
+        """Raise OSError if it cannot listen."""
         self.shared = self._sockets.open()
 
     def of(self, slot: Slot) -> Opened:
-        """The sockets of a slot, which stay those of its workers. With reuse_port the first slot has those
-        that were opened first."""
+        """Return the sockets of a slot, which stay those of its workers. With reuse_port the first slot has
+        those that were opened first."""
         if slot not in self._slots:
             shares = not self._reuse_port or not self._slots
             self._slots[slot] = self.shared if shares else self._open_again()
@@ -210,7 +210,7 @@ class SharedSockets:
         return [(self._sockets.open_again(sock), tls) for sock, tls in self.shared]
 
     def all(self) -> Opened:
-        """Each once."""
+        """Return each slot once."""
         pairs = [*self.shared, *(pair for opened in self._slots.values() for pair in opened)]
         return list({id(sock): (sock, tls) for sock, tls in pairs}.values())
 
@@ -219,11 +219,11 @@ class SharedSockets:
         self._sockets.begin_no_more(self.all())
 
     def have_waiting(self) -> bool:
-        """Whether a connection waits to be accepted."""
+        """Return whether a connection waits to be accepted."""
         return bool(select.select([sock for sock, _ in self.all()], [], [], 0)[0])
 
     def forget(self, slot: Slot) -> None:
-        """The slot is no more: nobody new finds its own sockets, and its worker accepts what waits in them
+        """Remove the slot: its own sockets refuse new clients, and its worker accepts the waiting connections
         before it ends."""
         shared = {id(sock) for sock, _ in self.shared}
         own = [(sock, tls) for sock, tls in self._slots.pop(slot, []) if id(sock) not in shared]

@@ -42,4 +42,4 @@ def _call(flush: Callable[[], object] | None) -> None:
         if flush is not None:
             flush()
     except Exception as error:
-        process_log().error("a worker that ends cannot send its telemetry:", error)
+        process_log().error("a stopping worker cannot send its telemetry:", error)

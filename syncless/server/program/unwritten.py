@@ -22,14 +22,14 @@ _inherited: list[weakref.ref[Any]] = []
 
 
 def flush_before_fork() -> None:
-    """In the master, whose files stay open."""
+    """Flush in the master, whose files stay open."""
     found = _files()
     _write(found)
     _inherited.extend(map(weakref.ref, found))
 
 
 def write_the_rest() -> None:
-    """In a worker that ends."""
+    """Write the rest in a worker that ends."""
     inherited = [file for each in _inherited if (file := each()) is not None]
     known = set(map(id, inherited))
     own = [file for file in _files() if id(file) not in known]

@@ -88,7 +88,7 @@ class Work:
     """Where its status is shown, if anybody wants to see it."""
 
     def run(self, pipe: int) -> int:
-        """Serves until SIGTERM, or until the master has ended, which hears of it through the pipe. Returns
+        """Serve until SIGTERM, or until the master has ended, which hears of it through the pipe. Return
         the exit status."""
         BEAT.pack_into(self.clocks, self.clock * BEAT.size, time.monotonic())
         set_title(f"worker {self.number}", self.application)
@@ -145,13 +145,13 @@ class Work:
         os.write(pipe, READY)
 
     def _leave_to_others(self, server: Server, full: Event) -> None:
-        """The last request before it is replaced has begun."""
+        """Called when the last request before the replacement has begun."""
         if self.others:
             server.pause_accepting()
         full.set()
 
     def _live(self, server: Server, pipe: int, full: Event) -> None:
-        """Tells the master that the loop runs, asks to be replaced in time, and ends with the master."""
+        """Tell the master that the loop runs, asks to be replaced in time, and ends with the master."""
         limits = self.limits
         born = time.monotonic()
         asked = False
@@ -181,7 +181,7 @@ class Work:
                 full.wait(pause)
 
     def _most_memory(self) -> float:
-        """Bytes. What the container may use, and the number of workers, change while they run."""
+        """Return the bytes. The limit of the container and the number of workers may change at run time."""
         limits, share = self.limits, math.inf
         if limits.worker_memory_percent:
             share = allowance.memory() // number_of_workers(self.clocks) * limits.worker_memory_percent / 100
@@ -203,13 +203,13 @@ def _register_again() -> None:
 
 
 def _reason(application: Any, error: Exception) -> bytes:
-    """Why it cannot start, as its master hears it."""
+    """Return why it cannot start, for its master."""
     told = f"{application} raised an error:\n" if isinstance(error, ApplicationFailed) else ""
     return f"{told}{error}".encode(errors="backslashreplace")[:LONGEST_REASON]
 
 
 def most_requests(limits: Limits) -> int:
-    """After how many requests a worker asks to be replaced, so that not all do at the same time; 0: never."""
+    """Return the number of requests after which a worker asks for its replacement, with jitter; 0: never."""
     return (
         limits.worker_requests + random.randint(0, limits.worker_requests_jitter)
         if limits.worker_requests
@@ -235,8 +235,9 @@ at_fork(in_child=_end_with_master)
 
 
 def fork(work: Callable[[int], int], signals: Iterable[int], descriptors: Iterable[int]) -> tuple[int, int]:
-    """A child that does the work and exits with what it returns; its number, and our end of a pipe. `work` is
-    given the other end. The child has neither our handlers of the signals nor the descriptors. OSError."""
+    """Fork a child that does the work and exits with its result. Return its process ID, and our end of a
+    pipe; `work` gets the other end. The child has neither our handlers of the signals nor the descriptors.
+    Raise OSError on failure."""
     global _master
     flush()  # or the child would write it, too
     ours, theirs = os.pipe()
@@ -262,14 +263,14 @@ def fork(work: Callable[[int], int], signals: Iterable[int], descriptors: Iterab
         _leave_behind(signals, unblocked)
         code = work(theirs)
     except BaseException as error:
-        process_log().error("a process has failed:", error)
+        process_log().error("a process failed:", error)
     finally:
         flush()
         os._exit(code)
 
 
 def _leave_behind(signals: Iterable[int], unblocked: Iterable[int]) -> None:
-    """Drops the parent's exit functions and signal handlers. Signals since the fork are delivered now."""
+    """Drop the parent's exit functions and signal handlers. Signals since the fork are delivered now."""
     atexit._clear()
     _register_again()
     for number in signals:

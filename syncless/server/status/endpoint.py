@@ -4,7 +4,7 @@ It lives in a selector, which calls it when something has come, and nothing here
 answers GET and HEAD, one request for each connection, and keeps those that want events. It is for a few
 readers on the same machine, so it does little and refuses the rest.
 
-Takes requests; gives each to `answer`, which gives an Answer, EVENTS, or None for later. Knows nothing of
+Takes requests; passes each to `answer`, which returns Answer, EVENTS, or None for later. Knows nothing of
 what is answered. Tested by tests/status/test_status.py.
 """
 
@@ -130,7 +130,7 @@ class Client:
             )
 
     def answer(self, answer: Answer) -> None:
-        """The answer to its request; the connection is closed after it."""
+        """Send the response to its request; the connection is closed after it."""
         fields = "".join(f"{name}: {value}\r\n" for name, value in answer.headers)
         head = (
             f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n"
@@ -140,7 +140,7 @@ class Client:
         self.push(head.encode() + (b"" if self._head_only else answer.body))
 
     def push(self, data: bytes) -> None:
-        """Sends the data when the client takes them. A client that follows events and does not read misses
+        """Send the data when the client takes them. A client that follows events and does not read misses
         some."""
         if self.follows and len(self._outbox) > HELD:
             self._endpoint.close(self)
@@ -181,7 +181,7 @@ class Endpoint:
         self.clients: list[Client] = []
 
     def open(self) -> None:
-        """OSError if it cannot listen."""
+        """Raise OSError if it cannot listen."""
         self._opened = [sock for sock, _ in self._sockets.open()]
         for sock in self._opened:
             self.selector.register(sock, EVENT_READ, lambda mask, sock=sock: self._accept(sock))
@@ -191,8 +191,8 @@ class Endpoint:
         return [show(sock.getsockname()) for sock in self._opened]
 
     def is_meant(self, host: str) -> bool:
-        """Whether a request with that Host field is meant for us. A page on the web can have a browser ask
-        any address by a name of its own, and read the answer; so names do not count."""
+        """Return whether a request with that Host field is meant for us. A page on the web can have a browser
+        ask any address by a name of its own, and read the response; so names do not count."""
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
         if self._public or name in ("", "localhost"):
             return True
@@ -203,7 +203,7 @@ class Endpoint:
         return True
 
     def close_late_ones(self) -> None:
-        """Clients that take longer than SECONDS."""
+        """Close the connections of clients that take longer than SECONDS."""
         now = time.monotonic()
         for client in [client for client in self.clients if now > client.ends_at]:
             self.close(client)
@@ -226,7 +226,7 @@ class Endpoint:
         self.selector.register(sock, EVENT_READ, client.on_ready)
 
     def _make_room(self) -> None:
-        """Closes the oldest client, one that does not follow events if there is one."""
+        """Close the oldest client, one that does not follow events if there is one."""
         for client in sorted(self.clients, key=lambda client: client.follows)[:1]:
             self.close(client)
 
@@ -238,7 +238,7 @@ class Endpoint:
             client.sock.close()
 
     def close_all(self) -> None:
-        """Ends. The file of a UNIX socket is removed."""
+        """Close all connections and sockets, and remove the file of a UNIX socket."""
         for client in list(self.clients):
             self.close(client)
         for sock in self._opened:
@@ -249,6 +249,6 @@ class Endpoint:
         self._opened = []
 
     def leave_to_parent(self) -> None:
-        """In a child after fork: the descriptors are closed here, and nothing else happens."""
+        """Called in a child after a fork: only close the descriptors."""
         for sock in (*self._opened, *(client.sock for client in self.clients)):
             sock.close()

@@ -16,41 +16,56 @@ from syncless.http.listener import SECONDS
 from syncless.server.status.scoreboard import CAUSES, PHASES, Scoreboard
 
 COUNTERS = (
-    ("accepted", "syncless_connections_accepted", "Connections that have been accepted", 1),
-    ("http2_requests", "syncless_http2_requests", "Answered requests that came by HTTP/2", 1),
-    ("hangups", "syncless_hangups", "Requests that were told that their client had left", 1),
-    ("received_bytes", "syncless_received_bytes", "Bytes that clients have sent, without TLS", 1),
-    ("sent_bytes", "syncless_sent_bytes", "Bytes that clients have been sent, without TLS", 1),
+    ("accepted", "syncless_connections_accepted", "Connections accepted", 1),
+    ("http2_requests", "syncless_http2_requests", "Responses to HTTP/2 requests", 1),
+    (
+        "hangups",
+        "syncless_hangups",
+        "Requests whose client left before the response, and that were told so",
+        1,
+    ),
+    ("received_bytes", "syncless_received_bytes", "Bytes received from clients, without TLS", 1),
+    ("sent_bytes", "syncless_sent_bytes", "Bytes sent to clients, without TLS", 1),
     ("stalls", "syncless_stalls", "Times that a loop was blocked for more than 0.2 s", 1),
-    ("stalled_ns", "syncless_stalled_seconds", "Seconds of these stalls", 1e9),
+    (
+        "stalled_ns",
+        "syncless_stalled_seconds",
+        "Total seconds for which loops were blocked for more than 0.2 s",
+        1e9,
+    ),
     (
         "takeovers",
         "syncless_takeovers",
-        "Times that a thread that stood by took over from one that was held",
+        "Times that a standby thread took over from a held thread",
         1,
     ),
-    ("held_ns", "syncless_held_seconds", "Seconds that threads had been held until then", 1e9),
+    (
+        "held_ns",
+        "syncless_held_seconds",
+        "Total seconds that threads had been held when a standby thread took over",
+        1e9,
+    ),
     ("cpu_ns", "syncless_cpu_seconds", "Seconds of CPU time", 1e9),
-    ("started", "syncless_workers_started", "Workers that have been started", 1),
+    ("started", "syncless_workers_started", "Workers started", 1),
     ("crashed", "syncless_workers_crashed", "Workers that ended with an error, or without being told to", 1),
     (
         "recycled",
         "syncless_workers_recycled",
-        "Workers that were replaced for their requests, age or memory",
+        "Workers replaced because of their requests, age or memory",
         1,
     ),
 )
 """The scoreboard's name, that of the metric, its help, and how many of the first are one of the second."""
 GAUGES = (
     ("processes", "syncless_workers", "Processes that serve", 1),
-    ("running", "syncless_running_requests", "Requests that are being answered", 1),
-    ("queued", "syncless_queued_requests", "Requests that wait until fewer run", 1),
-    ("http2_streams", "syncless_http2_streams", "Requests of HTTP/2 that run or wait", 1),
-    ("tasklets", "syncless_tasklets", "Tasklets of the loops that serve", 1),
+    ("running", "syncless_running_requests", "Requests in flight", 1),
+    ("queued", "syncless_queued_requests", "Requests queued by the limit `requests`", 1),
+    ("http2_streams", "syncless_http2_streams", "HTTP/2 requests that run or wait", 1),
+    ("tasklets", "syncless_tasklets", "Tasklets of the serving loops", 1),
     ("longest_stall_ns", "syncless_longest_stall_seconds", "The longest stall since the start", 1e9),
     ("recent_stall_ns", "syncless_recent_stall_seconds", "The longest stall of the last minute", 1e9),
-    ("backlog", "syncless_backlog", "Connections that wait to be accepted at the fullest socket", 1),
-    ("backlog_limit", "syncless_backlog_limit", "How many may wait there", 1),
+    ("backlog", "syncless_backlog", "Connections waiting to be accepted at the fullest listening socket", 1),
+    ("backlog_limit", "syncless_backlog_limit", "Backlog of that socket: connections that may wait there", 1),
     ("memory_bytes", "syncless_resident_memory_bytes", "Resident memory of all processes that serve", 1),
     ("buffered_bytes", "syncless_buffered_bytes", "Memory of the buffers of connections", 1),
     ("open_files", "syncless_open_descriptors", "Open file descriptors", 1),
@@ -58,7 +73,7 @@ GAUGES = (
 
 
 class Metrics:
-    """Metrics(scoreboard): called with an Accept field, it gives the text and its type. ImportError."""
+    """Metrics(scoreboard): called with an Accept field, it gives the text and its type. Raise ImportError."""
 
     def __init__(self, scoreboard: Scoreboard):
         self._scoreboard = scoreboard
@@ -73,7 +88,7 @@ class Metrics:
         return encode(self._registry), content_type
 
     def collect(self) -> Iterator[Any]:
-        """The library calls it for each reader."""
+        """Called by the library for each reader."""
         told, families = self._scoreboard.sum(), self._families
         info = families.InfoMetricFamily("syncless", "The server")
         info.add_metric([], {"version": syncless.__version__})
@@ -82,9 +97,9 @@ class Metrics:
             (
                 "syncless_requests",
                 "requests",
-                "Requests that were answered, by status; 0: cut off before that",
+                "Responses by status; 0: cut off before a response",
             ),
-            ("syncless_refused_requests", "refused", "Requests that the server itself refused, by status"),
+            ("syncless_refused_requests", "refused", "Requests refused by the server itself, by status"),
         ):
             counter = families.CounterMetricFamily(name, text, labels=["status"])
             for status, count in sorted(told[key].items()):
@@ -94,12 +109,12 @@ class Metrics:
             (
                 "syncless_http2_resets",
                 "http2_resets",
-                "Streams of HTTP/2 that the server has reset, by error",
+                "HTTP/2 streams reset by the server, by error",
             ),
             (
                 "syncless_http2_goaways",
                 "http2_goaways",
-                "Connections of HTTP/2 that the server has ended for an error, by that",
+                "HTTP/2 connections ended by the server because of an error, by error",
             ),
         ):
             counter = families.CounterMetricFamily(name, text, labels=["error"])
@@ -111,13 +126,13 @@ class Metrics:
                 "syncless_request_duration_seconds",
                 "latency",
                 "latency_seconds",
-                "From the head of a request to the end of its response",
+                "Seconds from the head of a request to the end of its response",
             ),
             (
                 "syncless_queue_seconds",
                 "queue_times",
                 "queue_seconds",
-                "From the X-Request-Start of a trusted proxy to the begin of a request",
+                "Seconds from the X-Request-Start of a trusted proxy to the start of the request",
             ),
         ):
             histogram = families.HistogramMetricFamily(name, text)
@@ -131,7 +146,7 @@ class Metrics:
             ("syncless_connections", "Open connections, by phase", "phase", {one: one for one in PHASES}),
             (
                 "syncless_parked_tasklets",
-                "Tasklets that wait, by what they wait for",
+                "Waiting tasklets, by kind of wait",
                 "waits_for",
                 {one: f"parked_{one}" for one in CAUSES},
             ),

@@ -36,12 +36,12 @@ class StatusOptions:
 
     @property
     def warning(self) -> str:
-        """What is to be said at the start, if anything."""
+        """Return the warning to print at the start, or ""."""
         shown = [sockets.binds[0] for sockets in (self.status, self.metrics) if sockets is not None]
         far = [f"{bind.host}:{bind.port}" for bind in shown if not is_local(bind)]
         return (
-            f"--status-public: whoever reaches {' or '.join(far)} sees the paths of requests, clients' "
-            "addresses and stacks, without a password; --health ADDRESS serves the health checks alone"
+            f"--status-public: anyone who reaches {' or '.join(far)} sees request paths, client addresses "
+            "and stacks without a password; --health ADDRESS serves only the health checks"
             if far
             else ""
         )
@@ -55,7 +55,7 @@ class StatusOptions:
         unix_owner: str | None = None,
         health: str | None = None,
     ) -> StatusOptions:
-        """ValueError says what to write."""
+        """Return the options. Raise ValueError, which says what to write, if one is malformed."""
         files = SocketOptions(BACKLOG, False, 0, False, 0o600 if unix_mode is None else unix_mode, unix_owner)
         path = metrics if isinstance(metrics, str) and metrics.startswith("/") else None
         address = metrics if isinstance(metrics, str) and path is None else None
@@ -85,14 +85,14 @@ def check_metrics_library() -> None:
 
 
 def local_bind(text: str, what: str, public: bool) -> Bind:
-    """The address that the text names. ValueError if others than this machine could reach it, unless they are
-    meant to."""
+    """Return the address that the text names. Raise ValueError if others than this machine could reach it,
+    unless they are meant to."""
     try:
         bind = parse_bind(text)
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
     if bind.tls:
-        raise ValueError(f"the {what} address serves plain HTTP; write it without https://, not {text!r}")
+        raise ValueError(f"the {what} address serves plain HTTP: write {text!r} without https://")
     if not public and not is_local(bind):
         every = " (all addresses)" if bind.host == "*" else ""
         raise ValueError(
@@ -104,7 +104,7 @@ def local_bind(text: str, what: str, public: bool) -> Bind:
 
 
 def is_local(bind: Bind) -> bool:
-    """Whether only this machine can reach it. Inherited sockets are their maker's affair."""
+    """Return whether only this machine can reach it. Inherited sockets are their maker's affair."""
     return bind.path is not None or bind.fd is not None or is_loopback(bind.host or "")
 
 

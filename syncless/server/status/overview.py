@@ -58,7 +58,7 @@ class Overview:
         self.history: deque[dict[str, float]] = deque(maxlen=HISTORY)
 
     def sample(self) -> None:
-        """Once in a second: adds to the history."""
+        """Add to the history. Called once a second."""
         now, figures = time.monotonic(), self._scoreboard.sum()
         if self._last is not None and now > self._last_at:
             self.history.append(rates(self._last, figures, now - self._last_at))
@@ -98,7 +98,7 @@ class Overview:
 
 
 def shown(figures: dict[str, Any]) -> dict[str, Any]:
-    """Figures with units that people read, and the connections together."""
+    """Return figures with units, and the sum of the connections."""
     told = {
         name: value for name, value in figures.items() if name not in (*PHASES, "latency", "pid", "requests")
     }
@@ -117,7 +117,7 @@ def shown(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def rates(before: dict[str, Any], after: dict[str, Any], seconds: float) -> dict[str, float]:
-    """The events between two sums of the scoreboard, per second."""
+    """Return the events between two sums of the scoreboard, per second."""
     buckets = [b - a for a, b in zip(before["latency"], after["latency"], strict=True)]
     answered = sum(buckets)
     failed = sum(
@@ -141,7 +141,7 @@ def rates(before: dict[str, Any], after: dict[str, Any], seconds: float) -> dict
 
 
 def quantile(buckets: Sequence[int], part: float) -> float:
-    """An estimate of the latency below which that part of the requests was answered, in seconds, as
+    """Return an estimate of the latency below which that part of the requests was answered, in seconds, as
     Prometheus makes it: evenly spread within a bucket. 0 for none."""
     wanted = sum(buckets) * part
     if not wanted:

@@ -1,7 +1,7 @@
 """Reporter: one serving process tells of itself, from a thread beside its loop.
 
 The thread keeps the process's row of the scoreboard, watches for stalls, and answers the status server with
-the requests in flight and the wait of each. It is no tasklet, so it goes on while the application holds up
+the requests in flight and the wait of each. It is no tasklet, so it goes on while the application blocks
 the loop, as long as that lets other threads run; the status server does not wait for it otherwise.
 
 A thread sees the loop's objects between two bytecodes of the loop's thread. It only looks, and calls no code
@@ -74,13 +74,13 @@ class Reporter:
     # -- in the thread ------------------------------------------------------------------------------------
 
     def start(self, line: int) -> None:
-        """Answers each byte that comes through the socket ``line`` with a report, in a thread that ends with
+        """Answer each byte that comes through the socket ``line`` with a report, in a thread that ends with
         the process."""
         asking = _socket.socket(fileno=line)
         SideThread(lambda woken: self._answer(asking, woken)).start()
 
     def _answer(self, line: _socket.socket, woken: int) -> bool:
-        """Waits for a question, or a TICK. False: there will be none any more."""
+        """Wait for a question, or a TICK. False: there will be none any more."""
         asked = None
         if line.fileno() in wait_readable([line.fileno(), woken], TICK):
             try:
@@ -95,7 +95,7 @@ class Reporter:
         return asked != b""
 
     def tick(self) -> None:
-        """To be called each TICK, in another thread than the loop's."""
+        """Do the regular work. Must be called each TICK, in another thread than the loop's."""
         self._watch()
         now = time.monotonic()
         if now - self._looked >= FIGURES_EVERY:
@@ -103,7 +103,7 @@ class Reporter:
             self.write_figures()
 
     def _watch(self) -> None:
-        """Looks whether the loop stands still."""
+        """Look whether the loop stands still."""
         held = self._loop.held_for()
         stall = self._stalling
         if stall is not None and held < stall["seconds"]:
@@ -125,13 +125,13 @@ class Reporter:
         write(self._row, zip(("stalls", "stalled_ns", "longest_stall_ns"), self._counted, strict=True))
 
     def held_seconds(self) -> float:
-        """For how long the loop has stood still."""
+        """Return for how long the loop has been blocked."""
         return self._loop.held_for()
 
     # -- in any thread ------------------------------------------------------------------------------------
 
     def write_figures(self) -> None:
-        """Brings the row up to date, but for what the native code writes there."""
+        """Bring the row up to date, except for what the native code writes there."""
         with self._lock:
             for lane in self._server.lanes:
                 lane.count(self._counters)
@@ -152,7 +152,7 @@ class Reporter:
         return int(max(recent, default=0.0) * 1e9)
 
     def report(self) -> dict[str, Any]:
-        """The requests in flight, the oldest first, and the stalls."""
+        """Return the requests in flight, the oldest first, and the stalls."""
         self.write_figures()
         slow = self._server.slow_requests
         requests = []
@@ -179,7 +179,7 @@ class Reporter:
         }
 
     def _stuck(self) -> list[dict[str, Any]]:
-        """Threads beside the loop that stand still now, as stalls."""
+        """Return blocked threads beside the loop, as stalls."""
         return [
             {"at": time.time() - seconds, "seconds": seconds, "stack": words, "over": False}
             for lane in self._server.lanes
@@ -187,7 +187,7 @@ class Reporter:
         ]
 
     def _tasklets(self) -> list[Tasklet[Any]]:
-        """Of all loops that serve."""
+        """Return the tasklets of all serving loops."""
         loops = [self._loop, *(loop for lane in self._server.lanes for loop in lane.loops())]
         return [tasklet for loop in loops for tasklet in loop.tasklets()]
 
@@ -213,7 +213,7 @@ class Reporter:
 
 
 def parked(tasklets: list[Tasklet[Any]]) -> dict[str, int]:
-    """How many wait, by CAUSES."""
+    """Return how many wait, by CAUSES."""
     figures = dict.fromkeys((f"parked_{cause}" for cause in CAUSES), 0)
     words: Counter[str | None] = Counter(map(attrgetter("waiting_for"), tasklets))
     for word, count in words.items():
@@ -223,7 +223,7 @@ def parked(tasklets: list[Tasklet[Any]]) -> dict[str, int]:
 
 
 def memory() -> int:
-    """Bytes of memory that this process has in use (resident set)."""
+    """Return bytes of memory that this process has in use (resident set)."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * mmap.PAGESIZE
@@ -249,12 +249,12 @@ _LIBRARIES = os.path.dirname(os.__file__)
 
 
 def place_of(frame: FrameType | None) -> str | None:
-    """The innermost line of the application among this frame and its callers, else of a library."""
+    """Return the innermost line of the application among this frame and its callers, else of a library."""
     return _told(_callers(frame))
 
 
 def place_of_task(task: Any) -> tuple[str | None, str | None]:
-    """The library's coroutine that the task awaits, and the line of the application that does so."""
+    """Return the library's coroutine that the task awaits, and the line of the application that does so."""
     frames: list[FrameType] = []
     awaited = None
     coroutine = task.get_coro()

@@ -30,7 +30,7 @@ WAITS = {
     "end of a tasklet": "tasklet",
     "ASGI application": "asgi",
 }
-"""What a tasklet waits for, in its words -> in which of a few gauges it counts. All other words: other."""
+"""The words for a wait of a tasklet -> the gauge that counts it. All other words: other."""
 CAUSES = (*dict.fromkeys(WAITS.values()), "other")
 GAUGES = (
     "pid",
@@ -94,12 +94,12 @@ class Scoreboard:
         return self._cells[number * CELLS : (number + 1) * CELLS]
 
     def begin(self, number: int) -> None:
-        """The row is a new process's."""
+        """Give the row to a new process."""
         self.row(number)[:] = memoryview(bytes(CELLS * 8)).cast("q")
         self._cells[CELL["highest"]] = max(self._cells[CELL["highest"]], number)
 
     def end(self, number: int) -> None:
-        """The process of the row has ended: its counts stay."""
+        """Note that the process of the row has ended; its counts stay."""
         ended, row = self.row(0), self.row(number)
         ended[CELL["version"]] += 1
         for name in COUNTS:
@@ -112,19 +112,20 @@ class Scoreboard:
         ended[CELL["version"]] += 1
 
     def add(self, name: str, number: int = 1) -> None:
-        """Counts something of the master's."""
+        """Count something of the master's."""
         self.row(0)[CELL[name]] += number
 
     def is_stopping(self) -> bool:
         return bool(self.row(0)[CELL["stopping"]])
 
     def live(self) -> list[Row]:
-        """The rows of processes that serve."""
+        """Return the rows of processes that serve."""
         rows = (self.row(number) for number in range(1, self._cells[CELL["highest"]] + 1))
         return [row for row in rows if row[CELL["pid"]]]
 
     def sum(self) -> dict[str, Any]:
-        """All processes together, those that have ended included: counts, and gauges of those that live."""
+        """Return all processes together, those that have ended included: counts, and gauges of those that
+        live."""
         for _ in range(PATIENCE):
             version = self.row(0)[CELL["version"]]
             rows = [bytes(row) for row in (self.row(0), *self.live())]
@@ -140,7 +141,7 @@ class Scoreboard:
 
 
 def figures_of(row: Row) -> dict[str, Any]:
-    """One process's, by name."""
+    """Return the figures of one process, by name."""
     cells = memoryview(bytes(row)).cast("q")
     return {name: cells[CELL[name]] for name in (*GAUGES, *COUNTS)} | totals(cells)
 

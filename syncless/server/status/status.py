@@ -41,7 +41,7 @@ class Line:
         self.sock = sock
         self.report: dict[str, Any] | None = None
         self.asked_at = 0.0
-        """When the question was asked that has no answer yet; 0: none."""
+        """When the question was asked that has no response yet; 0: none."""
         self._received = bytearray()
 
     def ask(self) -> None:
@@ -112,7 +112,7 @@ class StatusServer:
             self.endpoints.append(Endpoint(self._selector, options.health, self._answer_health, True))
 
     def open(self) -> None:
-        """OSError if it cannot listen."""
+        """Raise OSError if it cannot listen."""
         for endpoint in self.endpoints:
             endpoint.open()
 
@@ -128,7 +128,7 @@ class StatusServer:
         self._selector.close()
 
     def leave_to_parent(self) -> None:
-        """In a child after fork: all of it is the parent's."""
+        """Called in a child after a fork: everything belongs to the parent."""
         for endpoint in self.endpoints:
             endpoint.leave_to_parent()
         for line in self._lines.values():
@@ -139,7 +139,7 @@ class StatusServer:
     # -- the processes ------------------------------------------------------------------------------------
 
     def listen_to(self, pid: int, fd: int) -> None:
-        """A process has a reporter, at the other end of this socket."""
+        """Listen to the reporter of a process, at the other end of this socket."""
         sock = _socket.socket(fileno=fd)
         sock.setblocking(False)
         line = Line(sock)  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ class StatusServer:
         self._lines[os.getpid()] = Own(reporter)
 
     def forget(self, pid: int) -> None:
-        """The process has ended."""
+        """Forget a process that has ended."""
         line = self._lines.pop(pid, None)
         if isinstance(line, Line):
             self._selector.unregister(line.sock)
@@ -159,18 +159,18 @@ class StatusServer:
     # -- steps --------------------------------------------------------------------------------------------
 
     def fileno(self) -> int:
-        """Readable when there is something to do."""
+        """Return a descriptor that is readable when step() has work."""
         return self._selector.fileno()
 
     def pause(self) -> float:
-        """Seconds until step() has something to do in any case."""
+        """Return seconds until step() has something to do in any case."""
         due = self._sampled + EVERY
         if self._round_ends:
             due = min(due, self._round_ends)
         return max(0.0, due - time.monotonic())
 
     def step(self, seconds: float = 0.0) -> None:
-        """Does what there is to do, waiting so long for it."""
+        """Do what there is to do, waiting so long for it."""
         for key, mask in self._selector.select(seconds):
             key.data(mask)
         now = time.monotonic()
@@ -204,7 +204,7 @@ class StatusServer:
             client.push(b"data: " + overview + b"\n\n")
 
     def overview(self) -> dict[str, Any]:
-        """As the processes have told last."""
+        """Return the overview from the last reports of the processes."""
         now = time.monotonic()
         return self._overview.now(
             {

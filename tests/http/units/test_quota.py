@@ -16,5 +16,5 @@ def test_end_of_the_quota_is_told_once(begun):
 
 
 def test_quota_is_one_request_at_least():
-    with pytest.raises(ValueError, match="one request at least"):
+    with pytest.raises(ValueError, match="at least one request"):
         Quota(0, print)

@@ -24,13 +24,13 @@ cdef class Waits:
                 self.by_ident[ident_of(tasklet)] = tasklet
 
     def label(self, BaseTasklet tasklet not None) -> str:
-        """The tasklet's name, with that of the threading.Thread that it is under the patch."""
+        """Return the tasklet's name, with that of the threading.Thread that it is under the patch."""
         thread = self.threads.get(<uintptr_t> <PyObject*> tasklet)
         return tasklet.name if thread is None else f"{tasklet.name}, thread {thread.name}"
 
     def holder(self, thing):
-        """The live tasklet that holds a lock, be it Lock, or the interpreter's Lock or RLock under the patch;
-        or None."""
+        """Return the live tasklet that holds a lock, be it Lock, or the interpreter's Lock or RLock under the
+        patch; or None."""
         if isinstance(thing, Lock):
             return self.by_number.get(<uint32_t> (<Lock> thing).holder) if (<Lock> thing).value == 0 else None
         if is_lock(thing):
@@ -40,12 +40,12 @@ cdef class Waits:
         return None
 
     def owner(self, ident):
-        """The live tasklet of this number, that of threading.get_ident() under the patch; or None."""
+        """Return the live tasklet of this number, that of threading.get_ident() under the patch; or None."""
         return self.by_ident.get(ident)
 
     cdef BaseTasklet awaited_by(self, BaseTasklet tasklet):
-        """The tasklet that must do something before this one can go on; None if its wait has a limit, or
-        another could end it."""
+        """Return the tasklet that must do something before this one can go on; None if its wait has a limit,
+        or another could end it."""
         on = tasklet.waiting_on
         if tasklet.state != PARKED or tasklet.timer.index >= 0 or on is None:
             return None
@@ -73,7 +73,8 @@ cdef class Waits:
 
 
 def may_be_circles(Loop loop not None) -> bool:
-    """Whether a tasklet of this loop waits, without limit, for a lock or for the end of another. Quick."""
+    """Return whether a tasklet of this loop waits, without limit, for a lock or for the end of another.
+    Quick."""
     cdef Node* one = loop.live.first
     cdef BaseTasklet tasklet
     while one != NULL:

@@ -14,7 +14,7 @@ cdef dict graces = {}               # serial number of such a tasklet -> the end
 
 
 cdef int wait_for_lock(WaitQueue* queue, const char* why, object on, int64_t deadline) except -1:
-    """As wait_in(). But it may return WOKEN before the lock is free: the caller tries again. See above."""
+    """As wait_in(). But it may return WOKEN before the lock is free: the caller retries. See above."""
     cdef BaseTasklet me = get_loop().current
     cdef int64_t until
     cdef int outcome
@@ -58,7 +58,8 @@ cdef bint cleans_up() except -1:
 
 
 cdef bint puts_off(BaseTasklet me) except -1:
-    """Whether what is thrown at the tasklet is raised later: it is in clean-up code, and has time left."""
+    """Return whether what is thrown at the tasklet is raised later: it is in clean-up code, and has time
+    left."""
     cdef int64_t now = monotonic_ns()
     first = (<list> me.pending)[0] if type(me.pending) is list else me.pending
     if type(first) is Thrown:

@@ -28,7 +28,8 @@ LOOK_AGAIN = 1.0
 
 
 class Directory:
-    """Directory(path): relative to the working directory of this moment. ValueError if there is none."""
+    """Directory(path): relative to the working directory of this moment. Raise ValueError if there is
+    none."""
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = os.path.abspath(path)
@@ -39,9 +40,9 @@ class Directory:
         self._looked = 0.0
 
     def open(self, names: tuple[bytes, ...], most: int = 0) -> OpenFile | None:
-        """The file or directory of the first name that there is; None if there is none that may be served.
-        Names are relative and have no empty part. `most`: a file of up to that many bytes may be read at
-        once. OSError for any other trouble, such as too many open files."""
+        """Return the file or directory of the first name that there is; None if there is none that may be
+        served. Names are relative and have no empty part. `most`: a file of up to that many bytes may be read
+        at once. Raise OSError for any other trouble, such as too many open files."""
         root = self._current()
         if root is None:
             return None
@@ -56,8 +57,8 @@ class Directory:
         return None
 
     def _current(self) -> OpenFile | None:
-        """The directory itself. While we serve it may be replaced, by a link to a new release, or be gone for
-        a while."""
+        """Return the directory itself. It may be replaced during serving, for example by a link to a new
+        release, or be missing for a while."""
         now = time.monotonic()
         if self._root is None or now - self._looked > LOOK_AGAIN:
             try:
@@ -75,6 +76,6 @@ class Directory:
 
 
 def is_safe(name: str) -> bool:
-    """Whether a path below a prefix may name a file: it has no empty or dotted part (`..`, `.git`), no NUL
-    and no backslash. The last part may be empty: a directory."""
+    """Return whether a path below a prefix may name a file: it has no empty or dotted part (`..`, `.git`), no
+    NUL and no backslash. The last part may be empty: a directory."""
     return not ("/." in name or "//" in name or "\0" in name or "\\" in name or name.startswith((".", "/")))

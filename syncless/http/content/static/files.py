@@ -82,8 +82,8 @@ class Candidates(NamedTuple):
 
 
 class StaticFiles:
-    """StaticFiles({"/assets": "build/assets"}): files by their path's prefix. ValueError. `max_age`: seconds
-    for which a cache need not ask again."""
+    """StaticFiles({"/assets": "build/assets"}): files by their path's prefix. Raise ValueError. `max_age`:
+    seconds for which a cache need not ask again."""
 
     def __init__(self, directories: Paths, max_age: float = 0):
         if max_age < 0 or isinstance(max_age, bool):
@@ -92,7 +92,7 @@ class StaticFiles:
         for prefix, path in directories.items():
             if not prefix.startswith("/") or "//" in prefix:
                 raise ValueError(
-                    f"a prefix of static files begins with a slash, such as /static, not {prefix!r}"
+                    f"a prefix of static files must begin with a slash, such as /static, not {prefix!r}"
                 )
             # as the path of a request, whose bytes are decoded as latin-1
             found[prefix.rstrip("/").encode().decode("latin-1")] = Directory(path)
@@ -104,7 +104,8 @@ class StaticFiles:
         """The paths of requests that may be for files begin with one of these."""
 
     def answer(self, request: Request) -> Answer | None:
-        """The answer to a request; None if it is not for a file. OSError if the file cannot be read."""
+        """Return the answer to a request; None if it is not for a file. Raise OSError if the file cannot be
+        read."""
         path, field = request.path, request.field("accept-encoding") or ""
         remembered = len(path) + len(field) <= LONGEST
         candidates = self._remembered(path, field) if remembered else self._candidates(path, field)
@@ -162,7 +163,7 @@ def _is_below(path: str, prefix: str) -> bool:
 
 
 def _to_directory(candidates: Candidates, request: Request) -> Answer | None:
-    """The slash that is missing in the path, if there is something behind it."""
+    """Return the slash that is missing in the path, if there is something behind it."""
     index: OpenFile | None = None
     if not request.path.endswith("/"):
         index = candidates.directory.open((candidates.names[-1] + b"/index.html",))
@@ -175,8 +176,8 @@ def _to_directory(candidates: Candidates, request: Request) -> Answer | None:
 
 
 def media_type(name: str) -> str:
-    """With a charset for text. A compressed file has the type of its compression: it is what it is, and not
-    to be unpacked on the way."""
+    """Return the media type of a file, with a charset for text. A compressed file has the type of its
+    compression, because clients must not decompress it."""
     _, dot, extension = name.rpartition(".")
     found = _TYPES.get(extension.lower()) if dot else None
     if found is None:

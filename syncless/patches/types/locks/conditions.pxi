@@ -34,7 +34,7 @@ cdef int notify(object waiters, Py_ssize_t n) except -1:
 
 
 cdef bint wait_turn(object waiters, object waiter, int64_t deadline) except -1:
-    """Waits as `waiter`, which is among the waiters already, until it is notified (True) or the deadline has
+    """Wait as `waiter`, which is among the waiters already, until it is notified (True) or the deadline has
     passed (False)."""
     try:
         if deadline != NEVER and deadline <= monotonic_ns():
@@ -49,7 +49,7 @@ cdef bint wait_turn(object waiters, object waiter, int64_t deadline) except -1:
 
 
 cdef bint take_out(object waiters, object waiter) except -1:
-    """Returns whether it was still there."""
+    """Return whether it was still there."""
     try:
         waiters.remove(waiter)
     except ValueError:
@@ -75,7 +75,7 @@ cdef object waiters_of(object condition):
 
 
 def condition_enter(self):
-    """Acquires the lock."""
+    """Acquire the lock."""
     if type(self) is condition_type:
         take_turns_at_times()
         lock = self._lock
@@ -87,7 +87,7 @@ def condition_enter(self):
 
 
 def condition_exit(self, *args):
-    """Releases the lock."""
+    """Release the lock."""
     if type(self) is condition_type:
         lock = self._lock
         if is_lock(lock):
@@ -106,7 +106,7 @@ cdef int must_own(object lock, str what) except -1:
 
 
 def condition_wait(self, timeout=None):
-    """Wait until notified, for at most `timeout` seconds; the lock is released meanwhile. Returns whether it
+    """Wait until notified, for at most `timeout` seconds; the lock is released meanwhile. Return whether it
     was notified."""
     cdef bint notified
     cdef int64_t deadline
@@ -144,7 +144,7 @@ def _take_again(lock, state):
 
 
 def condition_notify(self, n=1):
-    """Wake up to n waiters. RuntimeError if the caller does not hold the lock."""
+    """Wake up to n waiters. Raise RuntimeError if the caller does not hold the lock."""
     lock, waiters = self._lock, waiters_of(self)
     if waiters is None or not (is_lock(lock) or is_rlock(lock)) or type(n) is not int:
         return original_notify(self, n)
@@ -153,7 +153,7 @@ def condition_notify(self, n=1):
 
 
 def condition_notify_all(self):
-    """Wake all waiters. RuntimeError if the caller does not hold the lock."""
+    """Wake all waiters. Raise RuntimeError if the caller does not hold the lock."""
     lock, waiters = self._lock, waiters_of(self)
     if waiters is None or not (is_lock(lock) or is_rlock(lock)):
         return original_notify_all(self)
@@ -162,7 +162,7 @@ def condition_notify_all(self):
 
 
 cdef bint is_free(object lock) noexcept:
-    """Whether it is a Lock that is not held."""
+    """Return whether it is a Lock that is not held."""
     return is_lock(lock) and not lock_is_held(lock)
 
 
@@ -180,7 +180,7 @@ cdef object free_waiters_of(object event):
 
 
 def event_is_set(self):
-    """Whether the internal flag is true; a loop that asks lets others run."""
+    """Return whether the internal flag is true; a loop that asks lets others run."""
     take_turns_at_times()
     return self._flag
 
@@ -204,7 +204,7 @@ def event_clear(self):
 
 
 def event_wait(self, timeout=None):
-    """Wait until the flag is true, for at most `timeout` seconds. Returns whether it is."""
+    """Wait until the flag is true, for at most `timeout` seconds. Return whether it is."""
     cdef int64_t deadline
     take_turns_at_times()
     if type(self) is event_type and self._flag is True:
@@ -230,7 +230,7 @@ cdef object items_of(object self):
 
 
 cdef bint is_simple(object self, object block, object timeout) noexcept:
-    """Whether it is one of these two classes, and the arguments only say how long to wait."""
+    """Return whether it is one of these two classes, and the arguments only say how long to wait."""
     return ((type(self) is fifo_type or type(self) is lifo_type)
         and (block is False or (block is True and is_time(timeout))))
 
@@ -269,7 +269,7 @@ cdef object try_get(object self):
 
 
 cdef object in_turn(object self, bint puts, object item, bint block, int64_t deadline):
-    """Puts the item, or gets one, waiting as long as there is no room or no item. UNUSUAL: the original does
+    """Put the item, or get one, waiting as long as there is no room or no item. UNUSUAL: the original does
     it."""
     waiter = None
     while True:

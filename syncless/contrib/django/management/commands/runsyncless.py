@@ -1,7 +1,7 @@
 """``manage.py runsyncless [address] [--workers N]``: Django's runserver with our server in place of its own.
 
 Checks, auto-reload and static files are Django's. The standard library is patched, so a view that waits does
-not hold up others, and threads are tasklets. A project with ASGI_APPLICATION, such as one with Channels, is
+not block others, and threads are tasklets. A project with ASGI_APPLICATION, such as one with Channels, is
 served by that, as daphne's runserver does.
 """
 
@@ -30,7 +30,7 @@ ACCESS_LOG = '%>s "%r" %>s %B'
 
 
 class Command(runserver.Command):
-    help = "Serves the project by syncless: while a view waits, others answer."
+    help = "Serves the project with syncless: while a view waits, other views run."
 
     def add_arguments(self, parser: Any) -> None:
         super().add_arguments(parser)
@@ -39,13 +39,13 @@ class Command(runserver.Command):
             type=int,
             default=0,
             metavar="N",
-            help="Number of worker processes (default 0: serve from this one). They do not reload.",
+            help="Number of worker processes (default 0: serve from this process). They do not reload.",
         )
         parser.add_argument(
             "--noasgi",
             action="store_false",
             dest="use_asgi",
-            help="Serve WSGI_APPLICATION, also if the settings have ASGI_APPLICATION.",
+            help="Serve WSGI_APPLICATION even if the settings have ASGI_APPLICATION.",
         )
 
     def get_handler(self, *args: Any, **options: Any) -> Any:
