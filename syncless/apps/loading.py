@@ -145,7 +145,7 @@ def is_module(name: str) -> bool:
 
 
 def refuse_while_importing() -> None:
-    """Refuse `serve` during an import: it would never let the program be imported to its end."""
+    """Refuse `serve` during an import, which it would never let finish."""
     if _importing:
         raise RuntimeError(
             f"serve() was called while {_importing[-1]!r} was imported; "

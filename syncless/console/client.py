@@ -61,7 +61,7 @@ class _Connection:
             self.ask({"ping": True})
         elif not self._told:
             self._told = True
-            self.notice("the process does not respond, because some code blocks its loop; waiting for it")
+            self.notice("the process does not respond: some code blocks its loop; waiting for it")
 
     def close(self) -> None:
         self.sock.close()

@@ -1,5 +1,5 @@
-"""The IDs of requests, where Server's `request_ids` asks for them: in a context variable, and in the records
-of logging by a filter.
+"""The IDs of requests, for Server's `request_ids`: in a context variable and, through a filter, in records of
+logging.
 
 An Exchange sets the variable before it calls its application. Threads, tasklets and tasks that inherit the
 context of the request find it, too.

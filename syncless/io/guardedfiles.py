@@ -296,9 +296,8 @@ def of_argument(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def readable(path: str) -> Iterator[str]:
-    """A path by which others may open the file at `path` in the block. Before a process of root becomes
-    another user, that is a file that nobody has linked there to learn what it holds. Raise OSError on
-    failure."""
+    """Yield a path by which others may open the file at `path`. Before a process of root switches to another
+    user, it refuses a file that another user may have linked there. Raise OSError on failure."""
     if not (is_privileged() and _gives_up):
         yield path
         return

@@ -297,7 +297,7 @@ def test_python_that_is_too_old_is_named():
         ),
         (
             ["asgi", "--interface", "wsgi"],
-            r"syncless: mistakes:asgi: expected a WSGI .*, but <function .*> is an ASGI .* without --interface, .*",
+            r"syncless: mistakes:asgi: expected a WSGI .*, but <function .*> is .* without --interface, .*",
         ),
     ],
 )

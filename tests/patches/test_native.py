@@ -1061,7 +1061,7 @@ def test_name_that_may_be_loaded_later_is_taken(monkeypatch, tmp_path, name):
 
 
 def test_name_that_can_mean_nothing_is_refused():
-    with pytest.raises(TypeError, match="as text"):
+    with pytest.raises(TypeError, match="as str"):
         patch_native(b"pycurl")
     with pytest.raises(ValueError, match="not an empty string"):
         patch_native("")

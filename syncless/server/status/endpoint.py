@@ -140,7 +140,7 @@ class Client:
         self.push(head.encode() + (b"" if self._head_only else answer.body))
 
     def push(self, data: bytes) -> None:
-        """Send the data when the client takes them. A client that follows events and does not read misses
+        """Send the data when the client takes them. A client that does not read its events in time misses
         some."""
         if self.follows and len(self._outbox) > HELD:
             self._endpoint.close(self)

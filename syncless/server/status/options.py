@@ -63,8 +63,9 @@ class StatusOptions:
             check_metrics_library()
             if metrics is True and status is None:
                 raise ValueError(
-                    "metrics are served at the status address: add --status 127.0.0.1:9100, or name another "
-                    "address (--metrics 127.0.0.1:9101) or a path of the main addresses (--metrics /metrics)"
+                    "metrics need the status address: add --status 127.0.0.1:9100, or name another "
+                    "address (--metrics 127.0.0.1:9101) or a path of the main addresses (--metrics "
+                    "/metrics)"
                 )
         return StatusOptions(
             None if status is None else Sockets([local_bind(status, "status", public)], files, False),
