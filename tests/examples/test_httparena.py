@@ -127,8 +127,8 @@ def wanted(count, factor):
 
 
 def in_two(served, request, places):
-    """The answers to a request that comes in two pieces, one for each place between them. All first pieces are
-    sent before any second one."""
+    """The answers to a request that comes in two pieces, one for each place between them. All first pieces
+    are sent before any second one."""
     address = "127.0.0.1", served.ports[8080]
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(socket.create_connection(address, timeout=60)) for _ in places]
