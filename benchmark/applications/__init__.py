@@ -1,4 +1,4 @@
-"""Real applications, because that is what people choose a server by: Django, Flask with SQLAlchemy and FastAPI
+"""Real applications, because people choose a server by them: Django, Flask with SQLAlchemy and FastAPI
 with synchronous endpoints, on PostgreSQL and Redis, on one core, by 64 and by 512 clients.
 
 A server is started once in a round and has all loads after another. Before each load its answer must be that
@@ -150,7 +150,7 @@ def _row(name: str, rounds: list[dict[str, Any]], alone_us: float) -> str:
 
 
 def table(result: dict[str, Any]) -> str:
-    """A table for each load and number of clients, the most requests per CPU second first, and who is absent."""
+    """For each load and number of clients, the most requests per CPU second first; and who is absent."""
     parts = [f"**{result['title']}**"]
     there = {name: peer["rounds"] for name, peer in result["peers"].items() if "rounds" in peer}
     for load, alone_us in result["alone"].items():
