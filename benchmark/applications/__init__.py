@@ -30,6 +30,8 @@ OURS = ("syncless",)
 CONNECTIONS = (64, 512)
 QUICK = ("single", "fortunes", "login")
 """The loads of a quick run, by the fewer connections."""
+WARM_SECONDS = 2
+"""Of each load before it is measured: until then servers connect to the database and to Redis."""
 WSGI, ALL = ("django", "flask"), ("django", "flask", "fastapi")
 
 
@@ -67,7 +69,7 @@ def _peers(environment: dict[str, str]) -> list[Peer]:
     ]
 
 
-def _load(server: Running, name: str, connections: int, seconds: float) -> Load:
+def _load(server: Running, name: str, connections: int, seconds: int) -> Load:
     asked = LOADS[name]
     arguments = [asked.method, asked.path, str(asked.numbers), str(random.randrange(1_000_000))]
     if asked.body:
@@ -75,7 +77,7 @@ def _load(server: Running, name: str, connections: int, seconds: float) -> Load:
         body = BUILD / f"applications-{name}"
         body.write_bytes(asked.body)
         arguments += [asked.content_type, str(body)]
-    return wrk(server.port, int(seconds), connections, script="applications/load.lua", arguments=arguments)
+    return wrk(server.port, seconds, connections, script="applications/load.lua", arguments=arguments)
 
 
 def _measured(server: Running, loads: dict[str, Any], scale: Scale, quick: bool) -> dict[str, Any]:
@@ -87,6 +89,8 @@ def _measured(server: Running, loads: dict[str, Any], scale: Scale, quick: bool)
             f"{name}: it answers {answer[:60]!r}, not {expected['body'][:60]!r}"
         )
         for connections in CONNECTIONS[:1] if quick else CONNECTIONS:
+            if not quick:
+                _load(server, name, connections, WARM_SECONDS)
             before = server.cpu_ns
             load = _load(server, name, connections, scale.seconds)
             found[f"{name}-{connections}"] = {
