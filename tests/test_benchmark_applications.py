@@ -2,8 +2,12 @@
 what failed."""
 
 import contextlib
+import http.server
 import importlib.util
 import shutil
+import threading
+import types
+from typing import ClassVar
 
 import pytest
 
@@ -11,7 +15,10 @@ import benchmark.servers
 from benchmark import applications
 from benchmark.applications import asked, services
 from benchmark.experiment import Scale
+from benchmark.loads import Load
 from benchmark.servers import Absent
+
+needs_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 
 
 def of_load(cpu_us, errors=0):
@@ -113,12 +120,59 @@ def test_server_that_does_not_serve_the_protocol_is_named(made_up, monkeypatch):
     monkeypatch.setattr(applications, "answer_of", answer)
     peers = applications.run("applications-fastapi", Scale(1, 1, 1), None, True)["peers"]
     assert peers["gunicorn, gthread"] == peers["gunicorn, gevent"]
-    assert peers["gunicorn, gevent"] == {"absent": "it has no application 'fastapi'"}
+    assert peers["gunicorn, gevent"] == {"absent": "it has no application 'site_fastapi'"}
     assert peers["uvicorn"]["absent"] == "no more"
 
 
+class Recorder(http.server.BaseHTTPRequestHandler):
+    """Keeps what it was asked."""
+
+    protocol_version = "HTTP/1.1"
+    seen: ClassVar[list[tuple[str, str, bytes]]] = []
+
+    def do_GET(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.seen.append((self.command, self.path, body))
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    do_POST = do_GET
+
+    def log_message(self, *arguments):
+        pass
+
+
+@needs_wrk
+@pytest.mark.parametrize("load", ["single", "login", "upload"])
+def test_clients_send_what_is_asked_each_with_its_number(load):
+    Recorder.seen.clear()
+    one = asked.LOADS[load]
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Recorder) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        running = types.SimpleNamespace(port=server.server_port)
+        while applications._load(running, load, 2, 1).requests < 2:
+            pass  # a busy machine
+        server.shutdown()
+        serving.join()
+    numbers = [
+        number
+        for number in range(one.numbers)
+        if any(seen == (one.method, one.target(number), one.sent(number)) for seen in Recorder.seen)
+    ]
+    assert len(numbers) == len(set(Recorder.seen))
+
+
+def asked_thrice(server, name, connections, seconds):
+    """A load that takes as long as it takes."""
+    for number in range(3):
+        applications.answer_of(server.port, asked.LOADS[name], number)
+    return Load(3, 1.0, 0, {"p50": 1.0, "p99": 1.0, "max": 1.0}, "-")
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 @pytest.mark.parametrize(
     ("site", "packages"),
     [
@@ -133,10 +187,12 @@ def test_site_answers_every_load_on_ours(site, packages, monkeypatch):
             pytest.skip(f"{package} is not installed")
     monkeypatch.setattr(benchmark.servers, "START_SECONDS", 900)
     monkeypatch.setattr(applications, "QUICK", tuple(asked.LOADS))
+    monkeypatch.setattr(applications, "_load", asked_thrice)
     result = applications.run(f"applications-{site}", Scale(1, 1, 1), ["syncless"], True)
     peer = result["peers"]["syncless"]
     if "not installed" in peer.get("absent", ""):
         pytest.skip(peer["absent"])
+    assert "absent" not in peer, peer["absent"]
     [measured] = peer["rounds"]
     assert measured["errors"] == 0 and set(measured["loads"]) == {f"{load}-64" for load in asked.LOADS}
-    assert all(load["requests"] > 0 and load["cpu_us"] > 0 for load in measured["loads"].values())
+    assert all(load["cpu_us"] > 0 for load in measured["loads"].values())

@@ -36,7 +36,8 @@ WARM_SECONDS = 2
 SETTLE_SECONDS = 30
 IDLE_NS = 3_000_000
 """CPU time in 0.1 s that is no more than that of an idle server."""
-WSGI, ALL = ("django", "flask"), ("django", "flask", "fastapi")
+WSGI = ("site_django", "site_flask")
+ALL = (*WSGI, "site_fastapi")
 
 
 def _versions(*packages: str) -> Callable[[], str]:
@@ -140,7 +141,11 @@ def run(name: str, scale: Scale, only: list[str] | None, quick: bool) -> dict[st
                 loads = {load: loads[load] for load in QUICK}
             result["alone"] = {load: each["cpu_us"] for load, each in loads.items()}
             result["peers"] = in_rounds(
-                name, peers, site, scale.rounds, lambda server: _measured(server, loads, scale, quick)
+                name,
+                peers,
+                f"site_{site}",
+                scale.rounds,
+                lambda server: _measured(server, loads, scale, quick),
             )
     except Absent as why:
         result |= {"alone": {}, "peers": {each: {"absent": str(why)} for each in OURS}}

@@ -1,5 +1,5 @@
 """Servers, each with the settings that its own page recommends for an application that waits for a database:
-serve.py SERVER PORT SITE. They have one core.
+serve.py SERVER PORT MODULE. They have one core.
 
 As in run_wsgi.py, each is allowed as many connections as the benchmark opens, and keeps idle ones as long as
 the benchmark lasts.
@@ -9,18 +9,17 @@ import importlib
 import os
 import sys
 
-server, port, site = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+server, port, module = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 CONNECTIONS, KEPT_SECONDS = 2000, 600
 CORES = 1
-MODULE = f"site_{site}"
-ASGI = site == "fastapi"
+ASGI = module == "site_fastapi"
 
 
 def syncless():
     from syncless.patches import patch_all
 
     patch_all()  # docs/start/django.md: "The standard library is patched before the project is imported"
-    application = importlib.import_module(MODULE).application
+    application = importlib.import_module(module).application
     from syncless.wsgi import serve
 
     # docs/howto/databases.md, "How large a pool": requests = 50. Its `queued` of 200 would refuse some of 512
@@ -46,7 +45,7 @@ def gunicorn(kind, **options):
                 self.cfg.set(name, value)
 
         def load(self):
-            return importlib.import_module(MODULE).application
+            return importlib.import_module(module).application
 
     Application().run()
 
@@ -79,7 +78,7 @@ def granian():
     # number" if the connections to a database are limited: the pool has 20. Under ASGI there is one thread.
     options = {"blocking_threads": 1 if ASGI else 20, "backlog": 1024, "backpressure": CONNECTIONS}
     Server(
-        f"{MODULE}:application",
+        f"{module}:application",
         address="127.0.0.1",
         port=port,
         interface=Interfaces.ASGI if ASGI else Interfaces.WSGI,
@@ -93,8 +92,8 @@ def uvicorn():
     import uvicorn
 
     os.environ["GATEWAY"], os.environ["DATABASE_POOL"] = "ASGI", "1"
-    application = importlib.import_module(MODULE).application
-    if site == "flask":
+    application = importlib.import_module(module).application
+    if module == "site_flask":
         # flask.palletsprojects.com/en/stable/deploying/asgi: WsgiToAsgi of asgiref
         from asgiref.wsgi import WsgiToAsgi
 
@@ -125,7 +124,7 @@ def peregrine():
         "--log-level": "silent",
     }
     words = [str(word) for option in options.items() for word in option]
-    os.execv(sys.executable, [sys.executable, "-m", "peregrine", f"{MODULE}:application", *words])
+    os.execv(sys.executable, [sys.executable, "-m", "peregrine", f"{module}:application", *words])
 
 
 {
