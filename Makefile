@@ -78,8 +78,8 @@ docs-serve: $(VENV)/.documented  ## show the documentation site on http://127.0.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8001
 
 $(VENV)/.benched: $(VENV)/.tested
-	$(INSTALL) gevent eventlet goless uvloop httptools granian gunicorn waitress cheroot uvicorn hypercorn fastapi requests Cython
-	-$(INSTALL) bjoern fastpysgi freastal h2corn peregrine-server pyruvate
+	$(INSTALL) gevent eventlet goless uvloop httptools granian gunicorn waitress cheroot uvicorn hypercorn fastapi python-multipart requests Cython
+	-$(INSTALL) bjoern fastpysgi freastal h2corn peregrine-server pyruvate psycogreen
 	@touch $@
 
 bench: $(VENV)/.benched  ## the 2009 experiment and its peers; results go to benchmark/results/

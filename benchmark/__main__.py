@@ -14,69 +14,47 @@ import sys
 import time
 from typing import Any
 
-from benchmark import blocking, instructions, quiet, report, tables
+from benchmark import applications, blocking, instructions, quiet, report, tables
 from benchmark.engine import LIBRARIES
 from benchmark.experiments import EXPERIMENTS, Experiment, Scale
 from benchmark.measure import CORES, SERVER_CORE, machine
 from benchmark.models import MODELS, TASKS
+from benchmark.rounds import in_rounds, say
 from benchmark.scaling import PARTS, THREADS
-from benchmark.servers import PEERS, Absent, Running
+from benchmark.servers import PEERS, Running
 from benchmark.stackless import LIBRARIES as STACKLESS
 
 OURS = (":/setup.py", ":/syncless")
 """What is measured, as paths of git."""
 
 
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def measured(server: Running, experiment: Experiment, scale: Scale) -> dict[str, Any]:
+    """The load of an experiment, and what the server needed for it."""
+    server.measured_from = server.cpu_ns
+    load = experiment.load(server, scale)
+    used = server.cpu_ns - server.measured_from
+    return {
+        "cpu_us": used / load.requests / 1000 if load.requests else 0.0,
+        "rate": load.requests / load.seconds,
+        "requests": load.requests,
+        "errors": load.errors,
+        "latency_ms": load.latency_ms,
+        **({"distribution": load.distribution} if load.distribution else {}),
+        "raw": load.raw,
+    }
 
 
 def run_experiment(experiment: Experiment, scale: Scale, only: list[str] | None) -> dict[str, Any]:
-    """All peers, one after the other, and that as many times as there are rounds, each second time in the
-    opposite order."""
-    peers: dict[str, Any] = {}
-    for name in experiment.peers:
-        if only and name not in experiment.ours and name not in only:
-            continue
-        peer = PEERS[name]
-        try:
-            if experiment.application not in peer.applications:
-                raise Absent(f"it has no application {experiment.application!r}")
-            peers[name] = {"version": peer.version(), "rounds": []}
-        except (Absent, subprocess.CalledProcessError, FileNotFoundError) as error:
-            peers[name] = {"absent": str(error)}
-    for number in range(scale.rounds):
-        for name, entry in list(peers.items())[:: -1 if number % 2 else 1]:
-            if "absent" in entry:
-                continue
-            say(f"{experiment.name}: round {number + 1} of {scale.rounds}, {name}")
-            try:
-                with Running(PEERS[name], experiment.application) as server:
-                    server.measured_from = server.cpu_ns
-                    load = experiment.load(server, scale)
-                    used = server.cpu_ns - server.measured_from
-            except (Absent, OSError, AssertionError, ZeroDivisionError) as error:
-                entry.pop("rounds")
-                entry["absent"] = (
-                    f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-                )
-                continue
-            if load.requests == 0:
-                entry.pop("rounds")
-                entry["absent"] = "the load generator says of no request that it was answered"
-                continue
-            entry["rounds"].append(
-                {
-                    "cpu_us": used / load.requests / 1000,
-                    "rate": load.requests / load.seconds,
-                    "requests": load.requests,
-                    "errors": load.errors,
-                    "latency_ms": load.latency_ms,
-                    **({"distribution": load.distribution} if load.distribution else {}),
-                    "raw": load.raw,
-                }
-            )
-    return {"name": experiment.name, "title": experiment.title, "peers": peers}
+    """All peers, in rounds."""
+    peers = [PEERS[name] for name in experiment.peers if not only or name in (*experiment.ours, *only)]
+    found = in_rounds(
+        experiment.name,
+        peers,
+        experiment.application,
+        scale.rounds,
+        lambda server: measured(server, experiment, scale),
+    )
+    return {"name": experiment.name, "title": experiment.title, "peers": found}
 
 
 def rounds_of(name: str, rounds: int) -> int:
@@ -150,6 +128,7 @@ GROUPS = {
 }
 """Names for several experiments."""
 GROUPS["native"].append("scaling")
+GROUPS["applications"] = list(applications.SITES)
 
 ATTEMPTS = 3
 """How often a run may try an experiment: what noise has spoilt is measured again after the rest."""
@@ -167,6 +146,7 @@ QUICK = [
     "files",
     "names",
     "blocking",
+    "applications-flask",
 ]
 """The choice of --quick if nothing is chosen: one of each kind."""
 
@@ -214,6 +194,8 @@ def is_measured(name: str, scale: Scale, options: argparse.Namespace) -> bool:
         libraries, parts = CALLS[name]
         some = parts[:1] if name == "engine" and options.quick else parts
         result = run_calls(name, libraries, some, scale, 20 if options.quick else 1)
+    elif name in applications.SITES:
+        result = applications.run(name, scale, options.peers, options.quick)
     else:
         result = run_experiment(EXPERIMENTS[name], scale, options.peers)
     result.update(
@@ -225,25 +207,33 @@ def is_measured(name: str, scale: Scale, options: argparse.Namespace) -> bool:
     )
     reasons = []
     if watch:
+        peers = result.get("peers")
         one = EXPERIMENTS.get(name)
-        result["conditions"] = watch.end(result, one.ours, one.agrees) if one else watch.end(result)
+        ours = () if peers is None else one.ours if one else applications.OURS
+        result["conditions"] = watch.end(result, ours, one.agrees if one else "cpu_us")
         reasons = quiet.refusals(result["conditions"])
-        reasons += ["only some peers were measured"] if options.peers and name in EXPERIMENTS else []
+        if peers is not None:
+            reasons += ["only some peers were measured"] if options.peers else []
+            reasons += [] if any("rounds" in each for each in peers.values()) else ["there is no server"]
         if not reasons:
             report.RESULTS.mkdir(exist_ok=True)
             (report.RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
             return True
         say(f"{name}: not recorded: {'; '.join(reasons)}")
-    print(
-        "\n\n".join([f"## {report.heading(name)}", report.table(result), *tables.missed(result), ""]),
-        flush=True,
-    )
+    print(table_of(result), end="\n\n", flush=True)
     return not reasons
+
+
+def table_of(result: dict[str, Any]) -> str:
+    name = result["name"]
+    if name in applications.SITES:
+        return applications.table(result)
+    return "\n\n".join([f"## {report.heading(name)}", report.table(result), *tables.missed(result)])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmark", description=__doc__)
-    choices = [*EXPERIMENTS, *CALLS, "blocking", "instructions", "report"]
+    choices = [*EXPERIMENTS, *CALLS, *applications.SITES, "blocking", "instructions", "report"]
     parser.add_argument(
         "experiments", nargs="*", metavar="EXPERIMENT", help=f"{', '.join([*choices, *GROUPS])}; default: all"
     )
@@ -296,7 +286,11 @@ def main() -> int:
         blocking.table(options.quick)
     kept = [name for name in chosen if name not in ("report", "blocking", "instructions", *refused)]
     if not options.quick and (kept or "report" in chosen):
-        print(report.tables_of(kept or None))
+        sites = [name for name in kept if name in applications.SITES]
+        for name in sites:
+            print(applications.table(json.loads((report.RESULTS / f"{name}.json").read_text())), end="\n\n")
+        if kept != sites or not kept:
+            print(report.tables_of([name for name in kept if name not in sites] or None))
     if options.write:
         report.write()
     return 1 if refused or not within_budget else 0

@@ -2,7 +2,8 @@
 
 They are database drivers that wait in C, where no patch reaches (psycopg2 and psycopg 3), grpcio,
 python-engineio and eventlet. The functions wait for threads or events of their own. The hooks are set when
-the library is imported, or now if it has been. psycopg2 and grpcio have files of their own.
+the library is imported, or now if it has been. psycopg2 and grpcio have files of their own. And Django's
+caches, whose connections requests would not find again.
 """
 
 from __future__ import annotations
@@ -68,6 +69,22 @@ def _engineio(patcher: Patcher, base_server: Any) -> None:
     patcher.member(server, "async_modes", async_modes, "prefers gevent and eventlet where they are installed")
 
 
+def _django_caches(patcher: Patcher, cache: Any) -> None:
+    """Django keeps its caches, each with its pool of connections, in a context variable. A thread of a pool
+    has one context for all its requests; here each request has a fresh one, and would connect again. So they
+    are kept where Django keeps its databases: in `threading.local`, which the requests of a slot share."""
+    handler = cache.caches
+    kept = getattr(handler, "_connections", None)  # Django 3.2 and later
+    if kept is not None:
+        handler._connections = importlib.import_module("asgiref.local").Local(thread_critical=True)
+        patcher.note(
+            "django.core.cache.caches._connections",
+            handler._connections,
+            "connects for each request",
+            lambda: setattr(handler, "_connections", kept),
+        )
+
+
 OURS = (
     ("psycopg2.extensions", "psycopg2", "patch"),
     ("psycopg.connection", "queries", "psycopg"),
@@ -98,3 +115,4 @@ def patch(patcher: Patcher) -> None:
     when_imported(patcher, "psycopg.waiting", _psycopg)
     when_imported(patcher, "confluent_kafka.cimpl", _kafka)
     when_imported(patcher, "engineio.base_server", _engineio)
+    when_imported(patcher, "django.core.cache", _django_caches)

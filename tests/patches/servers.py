@@ -103,7 +103,7 @@ def redis():
 
 
 @contextlib.contextmanager
-def postgresql():
+def postgresql(connections=400):
     initdb, postgres = program("initdb"), program("postgres")
     with data_folder() as (folder, user):
         subprocess.run(
@@ -130,7 +130,7 @@ def postgresql():
             "port": port,
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": folder,
-            "max_connections": 400,
+            "max_connections": connections,
             "fsync": "off",
         }
         command = [postgres, "-D", f"{folder}/db", *(f"--{name}={value}" for name, value in options.items())]

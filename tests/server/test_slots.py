@@ -303,3 +303,39 @@ def test_persistent_connections_of_django():
         pytest.skip("PostgreSQL is not installed")
     with servers.postgresql() as port:
         check(DJANGO, port)
+
+
+CACHE = """
+    import http.client
+    from django.conf import settings
+    settings.configure(
+        ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__, SECRET_KEY="secret",
+        CACHES={"default": {"BACKEND": f"{__name__}.Cache", "LOCATION": ""}})
+    import django
+    django.setup()
+    from django.core.cache import cache
+    from django.core.cache.backends.locmem import LocMemCache
+    from django.core.wsgi import get_wsgi_application
+    from django.http import HttpResponse
+    from django.urls import path
+    from syncless.wsgi import Server
+    made = []
+    class Cache(LocMemCache):
+        def __init__(self, *arguments):
+            made.append(self)
+            super().__init__(*arguments)
+    urlpatterns = [path("", lambda request: HttpResponse(str(cache.get_or_set("key", "value"))))]
+    with Server(get_wsgi_application(), port=0) as server:
+        for _ in range(20):
+            client = http.client.HTTPConnection("127.0.0.1", server.port)
+            client.request("GET", "/")
+            assert client.getresponse().read() == b"value"
+            client.close()
+    assert len(made) == 1, made
+"""
+
+
+def test_caches_of_django_are_made_once_for_a_slot():
+    """Each has a pool of connections: a cache for each request would connect for each."""
+    pytest.importorskip("django", reason="Django is not installed: pip install django")
+    check(CACHE)
