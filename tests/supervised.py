@@ -61,8 +61,8 @@ class Program:
 
     @functools.cached_property
     def line(self):
-        """The first line of its output: it serves now."""
-        return self.process.stdout.readline()
+        """The first line of its output that is no event: it serves now."""
+        return next((line for line in iter(self.process.stdout.readline, "") if "[INFO]" not in line), "")
 
     @property
     def port(self):
@@ -80,7 +80,26 @@ class Program:
             connection.close()
 
     def said(self):
-        return (self.folder / "errors").read_text()
+        """All but its events."""
+        return "".join(line for line in self._errors() if "[INFO]" not in line)
+
+    def events(self):
+        """(process, event) of each in its life."""
+        found = (re.search(r"\[(\d+)\] \[INFO\] (.*)", line) for line in self._errors())
+        return [(int(each[1]), each[2]) for each in found if each]
+
+    def tells(self, event):
+        """Waits for an event that matches this pattern as a whole: (its process, the match)."""
+
+        def seen():
+            matches = ((pid, re.fullmatch(event, text)) for pid, text in self.events())
+            return next((each for each in matches if each[1]), None)
+
+        assert eventually(seen), (event, self.events())
+        return seen()
+
+    def _errors(self):
+        return (self.folder / "errors").read_text().splitlines(keepends=True)
 
     def pids(self, number):
         """The processes that answer, once there are `number`. A request holds its worker's loop, so that

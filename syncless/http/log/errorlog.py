@@ -349,7 +349,12 @@ def process_log() -> ErrorLog:
 
 def warn(message: str) -> None:
     """An entry about the process, and not about a request."""
-    process_log().entry(WARNING, message, None, None)
+    process_log().warning(message)
+
+
+def inform(message: str) -> None:
+    """An entry about an event in the life of the process."""
+    process_log().info(message)
 
 
 class _Nowhere:
