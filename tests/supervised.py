@@ -43,6 +43,11 @@ def app(environ, start_response):
 """
 
 
+def without_events(text):
+    """An error log but for the events in the life of the server."""
+    return "".join(line for line in text.splitlines(keepends=True) if not re.search(r"\[INFO\]|^INFO", line))
+
+
 class Program:
     command = (sys.executable, "-m", "syncless")
 
@@ -80,12 +85,12 @@ class Program:
             connection.close()
 
     def said(self):
-        """All but its events."""
-        return "".join(line for line in self._errors() if "[INFO]" not in line)
+        return without_events((self.folder / "errors").read_text())
 
     def events(self):
         """(process, event) of each in its life."""
-        found = (re.search(r"\[(\d+)\] \[INFO\] (.*)", line) for line in self._errors())
+        lines = (self.folder / "errors").read_text().splitlines()
+        found = (re.search(r"\[(\d+)\] \[INFO\] (.*)", line) for line in lines)
         return [(int(each[1]), each[2]) for each in found if each]
 
     def tells(self, event):
@@ -97,9 +102,6 @@ class Program:
 
         assert eventually(seen), (event, self.events())
         return seen()
-
-    def _errors(self):
-        return (self.folder / "errors").read_text().splitlines(keepends=True)
 
     def pids(self, number):
         """The processes that answer, once there are `number`. A request holds its worker's loop, so that
