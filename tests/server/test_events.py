@@ -99,7 +99,8 @@ def test_new_log_files_are_told_in_them(program, workers):
     assert eventually(lambda: "ready" in log.read_text())
     log.rename(running.folder / "old")
     running.signal(signal.SIGUSR1)
-    assert eventually(lambda: log.exists() and "[INFO] log files reopened" in log.read_text())
+    told = f"[{running.process.pid}] [INFO] log files reopened"
+    assert eventually(lambda: log.exists() and told in log.read_text())
     running.end()
     assert re.search(f"{STOPPED}\n$", log.read_text())
 
