@@ -43,6 +43,11 @@ def app(environ, start_response):
 """
 
 
+def without_events(text):
+    """An error log but for the events in the life of the server."""
+    return "".join(line for line in text.splitlines(keepends=True) if not re.search(r"\[INFO\]|^INFO", line))
+
+
 class Program:
     command = (sys.executable, "-m", "syncless")
 
@@ -61,8 +66,8 @@ class Program:
 
     @functools.cached_property
     def line(self):
-        """The first line of its output: it serves now."""
-        return self.process.stdout.readline()
+        """The first line of its output that is no event: it serves now."""
+        return next((line for line in iter(self.process.stdout.readline, "") if "[INFO]" not in line), "")
 
     @property
     def port(self):
@@ -80,7 +85,23 @@ class Program:
             connection.close()
 
     def said(self):
-        return (self.folder / "errors").read_text()
+        return without_events((self.folder / "errors").read_text())
+
+    def events(self):
+        """(process, event) of each in its life."""
+        lines = (self.folder / "errors").read_text().splitlines()
+        found = (re.search(r"\[(\d+)\] \[INFO\] (.*)", line) for line in lines)
+        return [(int(each[1]), each[2]) for each in found if each]
+
+    def tells(self, event):
+        """Waits for an event that matches this pattern as a whole: (its process, the match)."""
+
+        def seen():
+            matches = ((pid, re.fullmatch(event, text)) for pid, text in self.events())
+            return next((each for each in matches if each[1]), None)
+
+        assert eventually(seen), (event, self.events())
+        return seen()
 
     def pids(self, number):
         """The processes that answer, once there are `number`. A request holds its worker's loop, so that

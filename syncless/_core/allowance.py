@@ -1,4 +1,5 @@
-"""What this process may use of its machine: processors and memory. The numbers change when the system's do.
+"""What this process may use of its machine, processors and memory, and for how long it has lacked them. The
+numbers change when the system's do.
 
 A container is limited by its control group: cpu.max and memory.max of version 2, cpu.cfs_quota_us and
 memory.limit_in_bytes of version 1, in its own group and in those above. Kubernetes changes them while it
@@ -20,6 +21,10 @@ _monotonic = time.monotonic
 _open, _read, _close = original_of(os.open), original_of(os.read), original_of(os.close)
 _affinity: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
 
+RESOURCES = ("cpu", "memory", "io")
+"""Those of which the system tells the pressure."""
+STALLED = re.compile(r"^(some|full) .*\btotal=(\d+)", re.MULTILINE)
+"""A line of a file of pressure, which ends with microseconds."""
 SECONDS = 1.0
 """For which what was read counts."""
 MOST_BYTES = 1 << 20
@@ -44,6 +49,17 @@ class Allowance:
         """Bytes."""
         self._look()
         return self._memory
+
+    def pressure(self) -> dict[str, dict[str, float]]:
+        """Pressure stall information: the seconds in which "some" threads of this process's control group
+        have waited for each of RESOURCES, or all that had something to do ("full"). Empty where the system
+        does not tell."""
+        found = {}
+        for resource in RESOURCES:
+            texts = (self._text(f"{folder}/{resource}.pressure") for folder in self._folders(resource))
+            if text := next(filter(None, texts), ""):
+                found[resource] = {threads: int(total) / 1e6 for threads, total in STALLED.findall(text)}
+        return found
 
     def _look(self) -> None:
         now = _monotonic()
@@ -133,4 +149,4 @@ def _upwards(top: str, path: str) -> Iterator[str]:
 
 
 _own = Allowance()
-processors, memory = _own.processors, _own.memory
+processors, memory, pressure = _own.processors, _own.memory, _own.pressure

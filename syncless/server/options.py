@@ -373,8 +373,10 @@ OPTIONS = {  # heading -> options
         Option("logging", None, where=PROGRAM, word=None, type="Mapping[str, Any] | None", call=
             "a dict for `logging.config.dictConfig`. Errors go to the logger `syncless.error` if that has "
             "a handler"),
-        Option("quiet", False, where=PROGRAM, short="-q", text="do not print the addresses", call=
-            "print neither the addresses nor warnings that the application blocks"),
+        Option("quiet", False, where=PROGRAM, short="-q", text=
+            "print no addresses, and log no events of the server", call=
+            "print no addresses, and log neither events of the server nor warnings that the application "
+            "blocks"),
     ),
     "operating": (
         Option("status", None, "ADDRESS", PROGRAM, text=

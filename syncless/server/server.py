@@ -383,8 +383,11 @@ class Server:
         connections are closed."""
         self.stop_after(0.0, grace)
 
-    def stop_after(self, last_call: float, grace: float | None = None) -> None:
-        """Like stop(), but accept connections that are on their way for `last_call` seconds."""
+    def stop_after(
+        self, last_call: float, grace: float | None = None, ended: Callable[[], None] | None = None
+    ) -> None:
+        """Like stop(), but accept connections that are on their way for `last_call` seconds. Call ``ended`` when
+        the server has stopped and can still log."""
         if not self._opened:
             return
         if self._process != os.getpid():
@@ -411,6 +414,8 @@ class Server:
             self.request_slots.end()
         finally:
             self._close_lanes()
+            if ended is not None:
+                ended()
             self.logs.close()
             self._stopped.set()
 
@@ -460,15 +465,19 @@ class Server:
         *,
         quiet: bool = False,
         worker: bool = False,
+        began: float | None = None,
         delay: float = 0.0,
         status_urls: Sequence[str] = (),
         **moments: Callable[[], None] | None,
     ) -> None:
         """Start, and serve until a signal says stop, as `serve` does in one process. ``moments``:
         functions to call when it has ``bound`` its sockets, has ``started``, is ``told`` to stop, and begins
-        ``stopping``, ``delay`` seconds later. See program/running.py."""
+        ``stopping``, ``delay`` seconds later. ``began``: when its start has begun, by the monotonic clock.
+        See program/running.py."""
         program = import_module("syncless.server.program.running")  # with the console and the banner
-        program.run(self, quiet=quiet, worker=worker, delay=delay, status_urls=status_urls, **moments)
+        program.run(
+            self, quiet=quiet, worker=worker, began=began, delay=delay, status_urls=status_urls, **moments
+        )
 
     def __enter__(self: Self) -> Self:
         return self.start()

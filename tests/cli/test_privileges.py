@@ -108,7 +108,7 @@ def test_files_of_root_are_opened_before_privileges_are_dropped(folder, workers)
         for name in ("errors", "access"):
             assert (kept / name).stat().st_uid == WHO.pw_uid
     assert "ValueError: mine" in (kept / "errors").read_text() and '"GET /' in (kept / "access").read_text()
-    assert server.errors.read_text() == ""
+    assert server.said() == ""
     left = kept / "pid"
     assert not left.exists() or left.read_text() == ""
 

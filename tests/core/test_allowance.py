@@ -91,6 +91,27 @@ def test_control_groups(system, files, processors, memory):
     assert (allowed.processors(), allowed.memory()) == (processors, memory)
 
 
+SOME = "some avg10=1.00 avg60=0.50 avg300=0.10 total=2500000\n"
+FULL = "full avg10=0.00 avg60=0.00 avg300=0.00 total=500000\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "pressure"),
+    [
+        ({}, {}),
+        (v2("/"), {}),
+        (v1("/", **{"memory/memory.pressure": SOME}), {"memory": {"some": 2.5}}),
+        (
+            v2("/pod", pod__cpu_pressure=SOME + FULL, cpu_pressure=SOME, io_pressure=FULL),
+            {"cpu": {"some": 2.5, "full": 0.5}, "io": {"full": 0.5}},
+        ),
+        (v2("/", cpu_pressure="some avg10=0.00\n"), {"cpu": {}}),
+    ],
+)
+def test_pressure_is_that_of_the_nearest_group_that_tells(system, files, pressure):
+    assert system(files).pressure() == pressure
+
+
 def test_a_mount_whose_name_has_a_space(system):
     files = v2("/")
     files["proc/self/mountinfo"] = V2.format(root="/").replace("/sys/fs/cgroup", r"/sys/fs/my\040cgroup")

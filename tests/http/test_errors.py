@@ -18,6 +18,7 @@ from syncless.http.log import errorlog
 from syncless.wsgi import current_request
 from tests.cli.test_loading import command, environment
 from tests.cli.test_patch import served
+from tests.supervised import without_events
 from tests.waiting import eventually
 
 APP = """
@@ -68,7 +69,7 @@ def test_entry_has_time_process_level_request_and_client(folder):
     with served(folder) as server:
         get(server, "/boom")
         pid = server.process.pid
-    first, second, *_, last = server.errors.read_text().splitlines()
+    first, second, *_, last = server.said().splitlines()
     when, process, level, request, client, message = HEAD.fullmatch(first).groups()
     assert (int(process), level, client, message) == (pid, "ERROR", "127.0.0.1", "Error in GET /boom:")
     assert when and re.fullmatch(r"[0-9a-f]{8}-1", request)
@@ -100,9 +101,9 @@ def test_messages_of_the_master_are_in_the_error_log_and_it_is_opened_anew(folde
             (folder / "log").rename(folder / name)
             server.process.send_signal(signal.SIGUSR1)
             assert eventually((folder / "log").exists)
-    entry = HEAD.match((folder / "older").read_text())
+    entry = HEAD.match(without_events((folder / "older").read_text()))
     assert entry[2] == str(server.process.pid) and entry[3] == "WARNING" and entry[4] is None
-    assert server.errors.read_text() == ""
+    assert server.said() == ""
 
 
 LOGGING = """
@@ -124,10 +125,10 @@ def test_configured_logger_gets_the_entries(folder, workers):
         get(server, "/boom")
         server.get("/tell")
         pid = server.get("/")
-    first, *_, last, told = (folder / "logged").read_text().splitlines()
+    first, *_, last, told = without_events((folder / "logged").read_text()).splitlines()
     assert re.fullmatch(rf"ERROR {pid} [0-9a-f]{{8}}-1 127.0.0.1: Error in GET /boom:", first)
     assert last == "ValueError: no /boom" and told.endswith("127.0.0.1: told twice")
-    assert server.errors.read_text() == ""
+    assert server.said() == ""
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ import urllib.request
 import pytest
 
 import syncless
+from syncless.server.status.metrics import Metrics
 from syncless.server.status.options import StatusOptions
 from syncless.server.status.reporter import parked
-from syncless.server.status.scoreboard import CAUSES, WAITS
+from syncless.server.status.scoreboard import CAUSES, WAITS, Scoreboard
 from tests.cli.test_loading import HELLO, command, environment
 from tests.plugin import Client
 from tests.status.seen import APP
@@ -70,6 +71,14 @@ def test_metrics_count_all_workers_together(seen, workers):
     assert eventually(lambda: metrics(running)["syncless_connections_accepted_total",] == 6)
     assert metrics(running)["syncless_longest_stall_seconds",] > 0
     assert metrics(running)["syncless_recent_stall_seconds",] > 0
+
+
+def test_pressure_is_told_by_resource_and_threads(monkeypatch):
+    told = {"cpu": {"some": 2.5, "full": 0.5}, "io": {"some": 1.0}}
+    monkeypatch.setattr("syncless.server.status.metrics.pressure", lambda: told)
+    body, _ = Metrics(Scoreboard(1))("text/plain")
+    found = {key[1:]: value for key, value in parsed(body.decode()).items() if "_pressure_" in key[0]}
+    assert found == {("cpu", "some"): 2.5, ("cpu", "full"): 0.5, ("io", "some"): 1.0}
 
 
 @both

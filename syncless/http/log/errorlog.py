@@ -351,7 +351,12 @@ def process_log() -> ErrorLog:
 
 def warn(message: str) -> None:
     """Log an entry about the process, not about a request."""
-    process_log().entry(WARNING, message, None, None)
+    process_log().warning(message)
+
+
+def inform(message: str) -> None:
+    """Log an event in the life of the process."""
+    process_log().info(message)
 
 
 class _Nowhere:

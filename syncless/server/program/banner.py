@@ -1,15 +1,46 @@
-"""The server's message when it serves: a line for each address; on a terminal a few lines about itself."""
+"""What a server says of itself: a line for each address that it serves, on a terminal a few lines more, and
+an entry of the error log for each event in its life."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 
 import syncless
 from syncless._core.poll.backends import BACKENDS
+from syncless.http.log.errorlog import inform
 from syncless.http.log.notices import tell
 from syncless.server.program.blocking import Patch
+
+
+class Events:
+    """Events(quiet): called with an event, it writes an entry of level INFO."""
+
+    def __init__(self, quiet: bool, began: float | None = None):
+        self.quiet = quiet
+        self.began = time.monotonic() if began is None else began
+
+    def __call__(self, event: str) -> None:
+        if not self.quiet:
+            inform(event)
+
+    def begin(self, event: str) -> None:
+        """Tells of something that takes time. The first begins when this object is made."""
+        self.began = time.monotonic()
+        self(event)
+
+    def end(self, event: str) -> None:
+        """Tells how long it has taken."""
+        self(f"{event} after {time.monotonic() - self.began:.3f} s")
+
+    def will_stop(self, seconds: float) -> None:
+        self(f"stop begins in {seconds:g} s; a second signal begins it now")
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def announce(
@@ -18,7 +49,7 @@ def announce(
     """Say on stdout that these addresses are served, and where the status page is. ``patch``: that of the
     workers, or None for this process."""
     first, *others = urls
-    processes = f"{workers} worker{'' if workers == 1 else 's'}"
+    processes = counted(workers, "worker")
     if not is_terminal():
         how = processes if workers else f"loop: {loop_name()}"
         for url in urls:

@@ -10,28 +10,30 @@ that imports the application for its workers is patched, and waits in its own lo
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
+import sys
 import time
 from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
+import syncless
 from syncless._core.allowance import processors
 from syncless.apps.loading import admitted
 from syncless.http.limits import Limits
 from syncless.http.log.errorlog import process_log, warn
-from syncless.http.log.notices import tell
 from syncless.server.addresses import show
 from syncless.server.kinds import as_host
-from syncless.server.program.banner import announce
+from syncless.server.program.banner import Events, announce, counted
 from syncless.server.program.blocking import Patch
 from syncless.server.program.hooks import Hooks
 from syncless.server.program.preparing import Preparation
 from syncless.server.program.process import ServiceManager
 from syncless.server.program.reporting import OfMaster
-from syncless.server.program.running import LAST_CALL, Terminal, delay_notice, refusing_signals
+from syncless.server.program.running import LAST_CALL, Terminal, refusing_signals
 from syncless.server.program.slot import (
     BEAT,
     CLOCKS,
@@ -82,7 +84,7 @@ class Master:
         *,
         workers: int | str,
         preload: bool,
-        quiet: bool,
+        events: Events,
         patch: Patch,
         preparation: Preparation | None = None,
         status: StatusOptions | None = None,
@@ -98,7 +100,7 @@ class Master:
             with admitted():
                 application = as_host(application)
         self.application = application
-        self.quiet = quiet
+        self.events = events
         self.patch = patch
         self.preparation = preparation or Preparation(Hooks())
         self.options = options
@@ -118,7 +120,7 @@ class Master:
         self.stops_at = 0.0
         """When a master that has been told to stop does so; 0: it has not been told."""
         self.manager = ServiceManager({})
-        self.reloading = False
+        self.reloading: Events | None = None
         """Until all workers have been replaced."""
         self.refuses_at = 0.0
         """When a master that stops closes its sockets."""
@@ -139,7 +141,10 @@ class Master:
             self.sockets.open()
             self.status.open()
             flush_before_fork()
+            python = sys.version.split()[0]
+            self.events(f"syncless {syncless.__version__} starts {self._status()} of Python {python}")
             self._supervise()
+            self.events.end("stopped")
         finally:
             self.status.close()
             self.logs.close_errors(hold=True)
@@ -174,14 +179,15 @@ class Master:
             return
         self.failures.ever_ready = True
         self.manager.ready(self._status())
-        if not self.quiet:
+        if not self.events.quiet:
             announce(self._urls(), len(self.slots), self.patch, self.status.status_urls)
+        self.events.end("ready")
 
     def _urls(self) -> list[str]:
         return [show(sock.getsockname(), tls) for sock, tls in self.sockets.shared]
 
     def _status(self) -> str:
-        return f"{len(self.slots)} worker{'' if len(self.slots) == 1 else 's'}"
+        return counted(len(self.slots), "worker")
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signals.append(number)
@@ -223,9 +229,14 @@ class Master:
         if self.reloading and all(
             slot.next is None and slot.current and not slot.current.retiring for slot in self.slots
         ):
-            self.reloading = False
-            self.manager.ready(self._status())
+            self._end_reload(self.reloading)
         return True
+
+    def _end_reload(self, reload: Events) -> None:
+        self.reloading = None
+        new = sum(slot.current is not None and slot.current.born >= reload.began for slot in self.slots)
+        reload.end(f"reload done: {new} of {self._status()} replaced")
+        self.manager.ready(self._status())
 
     def _all(self) -> Iterable[Worker]:
         for slot in self.slots:
@@ -246,26 +257,28 @@ class Master:
             self._make_files()
         except OSError as error:
             warn(f"cannot reopen the log files; still using the old ones: {error}")
+        else:
+            self.events("log files reopened")
 
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
             self.status.told_to_stop()
             if self.limits.stop_delay_seconds and not self.stops_at:
                 self.stops_at = time.monotonic() + self.limits.stop_delay_seconds
-                if not self.quiet:
-                    tell(delay_notice(self.limits.stop_delay_seconds))
+                self.events.will_stop(self.limits.stop_delay_seconds)
             else:
                 self._stop()
         elif number == signal.SIGHUP and self.terminal.is_gone():
             self._stop()
         elif number == signal.SIGHUP and not self.stopping:
-            self.reloading = self.failures.ever_ready
-            if self.reloading:
+            if self.failures.ever_ready:
+                self.reloading = Events(self.events.quiet)
+                self.reloading(f"reload begins: {self._status()} to be replaced")
                 self.manager.reloading()
             self.failures.forget()
             self.preparation.enter_again()
             for worker in self._all():  # those that are not ready, too: they may have imported the old code
-                worker.retiring = True
+                worker.retiring = "reload"
         elif number == signal.SIGUSR1:
             self._reopen_files()
             for worker in self._all():
@@ -274,7 +287,9 @@ class Master:
                 worker.reopen = not worker.ready
         elif number in (signal.SIGTTIN, signal.SIGTTOU):
             self.processors = 0  # from now on the operator decides
-            self._resize(len(self.slots) + (1 if number == signal.SIGTTIN else -1))
+            was = len(self.slots)
+            self._resize(was + (1 if number == signal.SIGTTIN else -1))
+            self.events(f"{signal.Signals(number).name}: {self._status()} instead of {was}")
 
     def _follow_processors(self) -> None:
         """Adjust the number of workers when the container gets more or fewer processors."""
@@ -298,8 +313,10 @@ class Master:
 
     def _stop(self) -> None:
         """Shut all workers down gracefully; a second call stops them immediately."""
-        if not self.stopping and not self.quiet:
-            tell("syncless stops")
+        if self.stopping:
+            self.events("second signal: stops at once")
+        else:
+            self.events.begin(f"stop begins: {self._status()}")
         for worker in self._all():
             # once more means now to a worker, too, and one that is retired has had its first
             if self.stopping or not worker.killed_at:
@@ -322,6 +339,8 @@ class Master:
             if slot.next.ready:
                 if slot.current is not None:
                     self._retire(slot.current)
+                    new, old = slot.next, slot.current
+                    self.events(f"worker {new.pid} replaces worker {old.pid} ({old.retiring})")
                 slot.current, slot.next = slot.next, None
                 slot.failures = 0
             elif now - slot.next.born > self.limits.worker_boot_seconds and not slot.next.killed_at:
@@ -363,7 +382,10 @@ class Master:
         now = time.monotonic()
         for worker in self._all():
             if worker.killed_at and now > worker.killed_at:
+                if self.stopping or worker in self.leaving:
+                    warn(f"worker {worker.pid} has not ended in time and is killed")
                 worker.signal(signal.SIGKILL)
+                worker.killed_at = math.inf
 
     def _reap(self) -> None:
         for worker in list(self._all()):  # and for no child of the application's
@@ -398,7 +420,7 @@ class Master:
             if slot.current.asked_to_go or worker.retiring:
                 self.failures.failed(slot, why)
             else:
-                slot.current.retiring = False
+                slot.current.retiring = ""
                 warn(why)
             return
         if failed_to_start or time.monotonic() - worker.born < 1:
@@ -417,7 +439,8 @@ class Master:
             patch=self.patch,
             preparation=self.preparation,
             number=self.slots.index(slot) + 1,
-            speaks=not self.quiet and slot is self.slots[0],
+            quiet=self.events.quiet,
+            speaks=not self.events.quiet and slot is self.slots[0],
             limits=self.limits,
             listeners=opened,
             unused=[sock for sock, _ in self.sockets.all()],

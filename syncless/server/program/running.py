@@ -15,18 +15,14 @@ from syncless._core.tasklet import spawn
 from syncless._core.wait.sync import Event
 from syncless.console import listen_if_asked
 from syncless.http.log.errorlog import warn
-from syncless.http.log.notices import tell
-from syncless.server.program.banner import announce
+from syncless.server.program.banner import Events, announce, counted
 from syncless.server.program.process import ServiceManager
 from syncless.tools.waiting import Waitable
 
 LAST_CALL = 0.1
 """Seconds for which a process that is told to stop accepts what is on its way: a request follows its
 connection by a round trip."""
-
-
-def delay_notice(seconds: float) -> str:
-    return f"syncless stops in {seconds:g} s; a second signal stops it now"
+NOTHING_TO_RELOAD = "SIGHUP: no certificates to reload; new code needs --workers, or a restart"
 
 
 class Serving(Protocol):
@@ -34,9 +30,13 @@ class Serving(Protocol):
 
     @property
     def urls(self) -> list[str]: ...
+    @property
+    def certificates(self) -> Any: ...
     def start(self, bound: Callable[[], None] | None = None) -> Any: ...
     def stop(self, grace: float | None = None) -> None: ...
-    def stop_after(self, last_call: float, grace: float | None = None) -> None: ...
+    def stop_after(
+        self, last_call: float, grace: float | None = None, ended: Callable[[], None] | None = None
+    ) -> None: ...
     def hurry(self) -> None: ...
     def census(self) -> dict[str, int]: ...
     def reopen_logs(self) -> None: ...
@@ -48,6 +48,7 @@ def run(
     *,
     quiet: bool,
     worker: bool,
+    began: float | None = None,
     delay: float = 0.0,
     status_urls: Sequence[str] = (),
     bound: Callable[[], None] | None = None,
@@ -58,36 +59,37 @@ def run(
     """Start the server and serve until SIGTERM or SIGINT; a second one hurries the stop. A ``worker`` leaves
     SIGINT and the service manager to its master. Call ``bound`` when it has its sockets, ``started`` when it
     serves, ``told`` when it is told to stop, and ``stopping`` when it begins to, ``delay`` seconds later,
-    while it still accepts."""
+    while it still accepts. ``began`` is the monotonic time at which the start began."""
+    events = Events(quiet, began)
     asked = Event()
     skip = Event()
     hurry = Event()
     manager = ServiceManager({}) if worker else ServiceManager()
-    with _obeying(server, [asked, skip, hurry] if delay else [asked, hurry], manager, worker):
+    with _obeying(server, events, [asked, skip, hurry] if delay else [asked, hurry], manager, worker):
         try:
             server.start(bound)
             with _beside(manager, worker):
                 if started is not None:
                     started()
-                if not quiet:
-                    announce(server.urls, status=status_urls)
+                if not worker:
+                    if not events.quiet:
+                        announce(server.urls, status=status_urls)
+                    events.end("ready")
                 manager.ready("Serving")
                 asked.wait()
                 manager.stopping()
                 if told is not None:
                     told()
                 if delay:
-                    if not quiet:
-                        tell(delay_notice(delay))
+                    events.will_stop(delay)
                     skip.wait(delay)
-                if not quiet:
-                    active = server.census()["active"]
-                    tell(f"syncless stops: {active} request{'' if active == 1 else 's'} in flight")
-                ending = spawn(_stop, server, stopping)
+                events.begin(f"stop begins: {counted(server.census()['active'], 'request')} in flight")
+                ending = spawn(_stop, server, events, stopping)
                 ending.name = "graceful stop"
                 both: list[Waitable] = [ending, hurry]
                 syncless.wait(both, count=1)
                 if hurry.is_set():
+                    events("second signal: stops at once")
                     server.hurry()
                 ending.join()
         except BaseException:
@@ -95,10 +97,10 @@ def run(
             raise
 
 
-def _stop(server: Serving, stopping: Callable[[], None] | None) -> None:
+def _stop(server: Serving, events: Events, stopping: Callable[[], None] | None) -> None:
     if stopping is not None:
         stopping()
-    server.stop_after(LAST_CALL)
+    server.stop_after(LAST_CALL, ended=lambda: events.end("stopped"))
 
 
 @contextmanager
@@ -125,7 +127,7 @@ def _beside(manager: ServiceManager, worker: bool) -> Iterator[None]:
 
 @contextmanager
 def _obeying(
-    server: Serving, asked: Sequence[Event], manager: ServiceManager, worker: bool
+    server: Serving, events: Events, asked: Sequence[Event], manager: ServiceManager, worker: bool
 ) -> Iterator[None]:
     """Obey signals, in the main thread: each SIGTERM or SIGINT sets the next of `asked`; SIGUSR1 and SIGHUP
     open files anew, in tasklets of their own: what they interrupt may be anything, and must not wait."""
@@ -139,14 +141,16 @@ def _obeying(
         else:
             next((event for event in asked if not event.is_set()), asked[-1]).set()
 
-    def open_anew(what: str, action: Callable[[], None]) -> None:
+    def open_anew(what: str, action: Callable[[], None], done: str) -> None:
         try:
             action()
         except (OSError, ValueError) as error:
             warn(f"cannot reopen the {what}; still using the old ones: {error}")
+        else:
+            events(done)
 
     def reopen(number: int, frame: FrameType | None) -> None:
-        spawn(open_anew, "log files", server.reopen_logs).name = "new log files"
+        spawn(open_anew, "log files", server.reopen_logs, "log files reopened").name = "new log files"
 
     def reload(number: int, frame: FrameType | None) -> None:
         if not worker and terminal.is_gone():
@@ -156,7 +160,8 @@ def _obeying(
 
     def load_anew() -> None:
         manager.reloading()
-        open_anew("certificates", server.reload_certificates)
+        done = "certificates reloaded" if server.certificates else NOTHING_TO_RELOAD
+        open_anew("certificates", server.reload_certificates, done)
         manager.ready("Serving")
 
     if threading.current_thread() is not threading.main_thread():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +14,7 @@ from syncless.http.log.errorlog import configure, warn
 from syncless.http.log.notices import open_missing
 from syncless.io.guardedfiles import is_privileged, will_give_up
 from syncless.server.kinds import as_host
+from syncless.server.program.banner import Events
 from syncless.server.program.blocking import StallWarning, warn_of_blocking_modules
 from syncless.server.program.firstprocess import begin_in_child
 from syncless.server.program.hooks import Hooks
@@ -51,6 +53,7 @@ def serve_until_stopped(
     **options: Any,
 ) -> None:
     """Run `serve`. ``options`` are more arguments for its Server."""
+    began = time.monotonic()
     patching = Patching(patch)
     refuse_while_importing()
     open_missing()
@@ -85,7 +88,7 @@ def serve_until_stopped(
                 workers=workers,
                 preload=preload,
                 patch=patching,
-                quiet=quiet,
+                events=Events(quiet, began),
                 preparation=preparation,
                 status=seen,
                 **options,
@@ -99,6 +102,7 @@ def serve_until_stopped(
         with shown(seen, server) as view, contextlib.nullcontext() if silent else StallWarning():
             server.run(
                 quiet=quiet,
+                began=began,
                 delay=server.limits.stop_delay_seconds,
                 status_urls=view.status.urls if view else (),
                 bound=lambda: preparation.take(server, application, "on_start"),

@@ -18,8 +18,15 @@ import time
 from syncless.http.log.errorlog import warn
 from syncless.server.sockets import Opened, Sockets
 
-READY, REPLACE_ME, CANNOT_START = b"r", b"x", b"!"
+READY, CANNOT_START = b"r", b"!"
 """A worker's messages through its pipe; the reason why it cannot start comes behind the last."""
+REPLACE_ME = {
+    "worker_requests": b"q",
+    "worker_seconds": b"s",
+    "worker_memory_bytes": b"b",
+    "worker_memory_percent": b"p",
+}
+"""Its message that it has reached this limit, and wants to be replaced."""
 LONGEST_REASON = 60_000
 """Bytes of it that are told: a pipe takes them at once."""
 BEAT = struct.Struct("d")
@@ -59,8 +66,8 @@ class Worker:
         self.ready = False
         self.reason: bytes | None = None
         """Why it cannot start, if it has said so."""
-        self.retiring = False
-        """To be replaced by another one."""
+        self.retiring = ""
+        """Why it is to be replaced by another one; empty: it is not."""
         self.asked_to_go = False
         """It has asked for that itself."""
         self.reopen = False
@@ -103,8 +110,9 @@ class Worker:
             self.ready = True
             if self.reopen:
                 self.signal(signal.SIGUSR1)
-        if REPLACE_ME in said:
-            self.retiring = self.asked_to_go = True
+        for limit, message in REPLACE_ME.items():
+            if message in said:
+                self.retiring, self.asked_to_go = limit, True
 
     def drain_messages(self) -> None:
         """Read the last words of a worker that has ended. A process that it has forked may have its end of

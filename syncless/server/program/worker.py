@@ -69,6 +69,8 @@ class Work:
     preparation: Preparation
     number: int
     """Its place among the workers, from 1."""
+    quiet: bool
+    """Whether it tells nothing of its events."""
     speaks: bool
     """Whether it tells that the application blocks: one of them does, for all."""
     limits: Limits
@@ -115,7 +117,7 @@ class Work:
             told = self.speaks and not server.standby_threads
             with StallWarning() if told else contextlib.nullcontext():
                 server.run(
-                    quiet=True,
+                    quiet=self.quiet,
                     worker=True,
                     started=lambda: self._begin(server, pipe),
                     stopping=lambda: self.preparation.hooks.call_at_end("pre_stop"),
@@ -162,14 +164,10 @@ class Work:
                 end_within(math.ceil(limits.stop_seconds) + 5)  # this loop runs: it has longer
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
-            if not asked and (
-                full.is_set()
-                or (limits.worker_seconds and time.monotonic() - born > limits.worker_seconds)
-                or memory() > self._most_memory()
-            ):
+            if not asked and (reached := self._reached(full, time.monotonic() - born)):
                 asked = True
                 with contextlib.suppress(BrokenPipeError):  # the master ends this very moment
-                    os.write(pipe, REPLACE_ME)
+                    os.write(pipe, REPLACE_ME[reached])
             if full.is_set():
                 resumes_at = min(resumes_at, time.monotonic() + ASIDE)
             if time.monotonic() > resumes_at:
@@ -180,12 +178,23 @@ class Work:
             else:
                 full.wait(pause)
 
-    def _most_memory(self) -> float:
+    def _reached(self, full: Event, age: float) -> str:
+        """Return the limit that this worker has reached, or an empty string."""
+        if full.is_set():
+            return "worker_requests"
+        if age > (self.limits.worker_seconds or math.inf):
+            return "worker_seconds"
+        used = memory()
+        if used > (self.limits.worker_memory_bytes or math.inf):
+            return "worker_memory_bytes"
+        return "worker_memory_percent" if used > self._share_of_memory() else ""
+
+    def _share_of_memory(self) -> float:
         """Return the bytes. The limit of the container and the number of workers may change at run time."""
-        limits, share = self.limits, math.inf
-        if limits.worker_memory_percent:
-            share = allowance.memory() // number_of_workers(self.clocks) * limits.worker_memory_percent / 100
-        return min(limits.worker_memory_bytes or math.inf, share)
+        if not self.limits.worker_memory_percent:
+            return math.inf
+        each = allowance.memory() // number_of_workers(self.clocks)
+        return each * self.limits.worker_memory_percent / 100
 
 
 def _register_again() -> None:

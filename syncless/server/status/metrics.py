@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import syncless
+from syncless._core.allowance import pressure
 from syncless.http.listener import SECONDS
 from syncless.server.status.scoreboard import CAUSES, PHASES, Scoreboard
 
@@ -155,6 +156,15 @@ class Metrics:
             for value, cell in cells.items():
                 gauge.add_metric([value], told[cell])
             yield gauge
+        lacked = families.CounterMetricFamily(
+            "syncless_pressure_seconds",
+            "Seconds in which threads of the control group waited for a resource: some, or all (full)",
+            labels=["resource", "threads"],
+        )
+        for resource, seconds in pressure().items():
+            for threads, number in seconds.items():
+                lacked.add_metric([resource, threads], number)
+        yield lacked
         for key, name, text, unit in COUNTERS:
             yield families.CounterMetricFamily(name, text, value=told[key] / unit)
         for key, name, text, unit in GAUGES:

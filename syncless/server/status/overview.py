@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import syncless
+from syncless._core.allowance import pressure
 from syncless.http.listener import SECONDS as BOUNDS
 from syncless.server.status.scoreboard import PHASES, Scoreboard, figures_of
 from syncless.tools.records import record
@@ -78,6 +79,7 @@ class Overview:
             "ready": self._program.is_ready(),
             "workers": [self._worker(one, reports.get(one.pid)) for one in processes],
             "totals": shown(self._scoreboard.sum()),
+            "pressure": pressure(),
             "history": list(self.history),
         }
 
