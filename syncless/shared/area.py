@@ -28,13 +28,12 @@ def begin() -> Region:
 
 def largest_message() -> int:
     """Bytes."""
-    limits = running.limits()
-    return min(limits.shared_message_bytes, region().figures()["ring_bytes"] // 4 - 512)
+    return min(running.limits().shared_message_bytes, region().ring_bytes // 4 - 512)
 
 
 def largest_value() -> int:
     """Bytes."""
-    return region().figures()["most_value_bytes"] // 4
+    return region().value_bytes // 4
 
 
 _started: int | None = None
@@ -84,7 +83,7 @@ at_fork(in_child=_forget_start)
 
 def figures() -> dict[str, int]:
     """Counts and sizes in bytes, of all processes together: ``messages`` published and ``overwritten``,
-    ``ring_bytes``; ``entries`` of the store, ``value_bytes`` that they use of ``most_value_bytes``, values that
+    ``ring_bytes``; ``entries`` of the store, ``used_bytes`` of its ``value_bytes``, values that
     were ``evicted`` to make room or had ``expired``; processes that died in the midst of a change
     (``repaired``)."""
     return region().figures()

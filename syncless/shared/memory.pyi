@@ -1,6 +1,8 @@
 from collections.abc import Callable
 
 class Region:
+    ring_bytes: int
+    value_bytes: int
     def __init__(self, value_bytes: int, ring_bytes: int) -> None: ...
     def await_turn(self) -> None: ...
     def add(self, name: bytes, n: int) -> int: ...
@@ -25,7 +27,6 @@ class Region:
     def figures(self) -> dict[str, int]: ...
 
 class Waker:
-    at: int
     def __init__(
         self,
         region: Region,

@@ -27,6 +27,7 @@ cdef extern from "region.h" nogil:
     enum:
         TOPIC_BYTES
         MOST_PLACES
+        CELL_BYTES
         REGION_FULL
         REGION_OVERFLOW
         COUNTER_ENTRY
@@ -48,8 +49,8 @@ cdef extern from "region.h" nogil:
         int64_t number
     struct region:
         size_t bytes
-        uint64_t repaired, entries, evicted, expired, published, overwritten, ring_bytes
-        uint32_t cells, used
+        uint64_t repaired, entries, evicted, expired, published, overwritten
+        uint32_t used
         place* place
     struct key:
         const void* bytes
@@ -164,6 +165,7 @@ cdef inline data data_of(bytes value, int format, int64_t expires, int64_t numbe
 cdef class Region:
     """Region(value_bytes, ring_bytes)\n--\n\nMade before the fork, it is the same in all processes. OSError."""
     cdef region* it
+    cdef readonly size_t ring_bytes, value_bytes
     cdef int sender             # a socket without a name, by which loops are woken; -1: not made yet
 
     def __cinit__(self):
@@ -173,6 +175,7 @@ cdef class Region:
         self.it = region_make(value_bytes, ring_bytes)
         if self.it == NULL:
             raise OSError(errno, f"cannot get shared memory: {os.strerror(errno)}")
+        self.ring_bytes, self.value_bytes = ring_bytes, value_bytes
 
     def __dealloc__(self):
         if self.it != NULL:
@@ -477,10 +480,10 @@ cdef class Region:
         return {
             "messages": self.it.published,
             "overwritten": self.it.overwritten,
-            "ring_bytes": self.it.ring_bytes,
+            "ring_bytes": self.ring_bytes,
             "entries": self.it.entries,
-            "value_bytes": self.it.used * 128,
-            "most_value_bytes": (self.it.cells - 1) * 128,
+            "used_bytes": self.it.used * CELL_BYTES,
+            "value_bytes": self.value_bytes,
             "evicted": self.it.evicted,
             "expired": self.it.expired,
             "repaired": self.it.repaired,
@@ -500,7 +503,7 @@ cdef class Waker(Watcher):
     cdef int fd, place          # -1: closed
     cdef uint32_t pid
     cdef uint64_t started
-    cdef readonly uint64_t at   # the place in the ring of the next message
+    cdef uint64_t at            # the place in the ring of the next message
     cdef uint64_t number        # of the last message
     cdef uint64_t sleep         # see ring.c
     cdef object deliver
