@@ -36,8 +36,8 @@ def begins(server: Running) -> None:
     _servers.append(server)
 
 
-def is_told_to_stop() -> None:
-    """A server has been told: calls back if it was the last that serves."""
+def tell_of_stop() -> None:
+    """A server has been told to stop: calls back if it was the last that serves."""
     if is_stopping():
         for callback in _callbacks:
             callback()

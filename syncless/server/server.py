@@ -392,7 +392,7 @@ class Server:
             return
         seconds = self.limits.stop_seconds if grace is None else grace
         self.told_to_stop.set()
-        running.is_told_to_stop()
+        running.tell_of_stop()
         opened, self._opened = self._opened, []
         for lane in self.lanes:
             lane.stop()

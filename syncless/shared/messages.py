@@ -51,7 +51,9 @@ def publish(topic: str, message: Any) -> int:
     """
     name = name_of(topic, "topic")
     coded = encode(message, area.largest_message(), "shared_message_bytes")
-    return area.region().publish(name, *coded)
+    number = area.region().publish(name, *coded)
+    give_way()
+    return number
 
 
 def tell(topic: bytes) -> None:
@@ -174,11 +176,11 @@ def hub_of(loop: Loop) -> Hub:
     """That of the present thread's loop. SharedError, OSError, Unavailable."""
     hub = _hubs.get(loop)
     if hub is None:
-        start = area.own_start()  # it may wait, and others come first
-        if loop not in _hubs:
-            _hubs[loop] = directly(Hub, loop, start)
-            free_places_of_dead()
-        hub = _hubs[loop]
+        start = area.own_start()
+        free_places_of_dead()
+        hub = _hubs.get(loop)  # both may wait, and others come first
+        if hub is None:
+            hub = _hubs[loop] = directly(Hub, loop, start)
     return hub
 
 

@@ -95,7 +95,7 @@ def test_lock_of_a_killed_process_is_taken_by_who_waits_for_it():
         assert not any(each.ready() for each in waiting)
         os.kill(pid, signal.SIGKILL)
         (first,) = syncless.wait(waiting, count=1)
-        assert first.value is True
+        assert first.result() is True
     waiting.remove(first)
     waiting[0].kill()
     for fd in told:

@@ -43,8 +43,7 @@ def test_lock_that_is_held_is_refused_or_waited_for():
     waiting = syncless.spawn(Lock("one").acquire)
     syncless.sleep(0)
     lock.release()
-    waiting.join()
-    assert waiting.value is True and Lock("one").locked()
+    assert waiting.result() is True and Lock("one").locked()
 
 
 def test_killed_waiter_leaves_the_lock_to_others():
@@ -54,8 +53,7 @@ def test_killed_waiter_leaves_the_lock_to_others():
     syncless.sleep(0)
     waiting[0].kill()
     lock.release()
-    waiting[1].join()
-    assert waiting[1].value is True
+    assert waiting[1].result() is True
 
 
 def test_release_by_who_does_not_hold_it_raises():

@@ -8,10 +8,11 @@ import threading
 import pytest
 
 import syncless
-import syncless.asyncio
+from syncless._core.current import directly
 from syncless.io import socket
 from syncless.shared import InvalidName, Lagged, Message, TooLarge, UnfitValue, figures, publish, subscribe
 from syncless.wsgi import Server
+from tests.asyncio.loops import run
 from tests.waiting import eventually
 
 
@@ -82,8 +83,8 @@ def test_slow_subscriber_is_told_how_many_messages_it_has_missed():
         for number in range(1000):
             publish("news", (f"{number:4}" * 50))
             if number % 50 == 0:
-                syncless.sleep(0)  # its loop is not late: only this subscriber is
-        syncless.sleep(0)
+                syncless.sleep(0.001)  # its loop is not late: only this subscriber is
+        syncless.sleep(0.001)
         with pytest.raises(Lagged) as told:
             slow.get()
         rest = []
@@ -98,8 +99,7 @@ def test_slow_subscriber_is_told_how_many_messages_it_has_missed():
 
 def test_loop_that_is_late_is_told_of_messages_of_all_topics():
     with subscribe("news") as subscription:
-        for number in range(1000):
-            syncless._core.current.directly(publish, "flood", "x" * 200)
+        directly(lambda: [publish("flood", "x" * 200) for _ in range(1000)])
         publish("news", "after")
         with pytest.raises(Lagged) as told:
             subscription.get()
@@ -121,7 +121,7 @@ def test_iteration_goes_on_after_a_gap():
                         break
             except Lagged:
                 lagged += 1
-        assert lagged == 1 and 100 < len(got) < 400
+        assert lagged >= 1 and 100 < len(got) < 400
 
 
 def test_thousand_publishers_at_once_are_heard_each_in_its_order():
@@ -207,7 +207,7 @@ def test_coroutine_iterates_and_may_be_cancelled():
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
-    syncless.asyncio.run(main())
+    run(main())
 
 
 def test_subscription_that_nothing_refers_to_is_closed(region):
@@ -227,6 +227,7 @@ def test_killed_subscriber_leaves_nothing(region):
     syncless.sleep(0)
     assert len(region.owners_of_places()) == 1
     waiting.kill()
+    del waiting  # it has the traceback
     gc.collect()
     assert region.owners_of_places() == []
 
@@ -236,8 +237,7 @@ def test_closed_subscription_wakes_who_waits_for_it():
     waiting = syncless.spawn(list, subscription)
     syncless.sleep(0)
     subscription.close()
-    waiting.join()
-    assert waiting.value == []
+    assert waiting.result() == []
 
 
 def test_subscription_of_the_parent_has_ended_in_a_child(region):
