@@ -102,8 +102,8 @@ class Limits:
     """Memory for the messages of `syncless.shared`, of all workers together: a subscriber that is as far
     behind is told what it has missed. At most 256 GiB."""
     shared_message_bytes: int = bounded(1 << 20, most=1 << 30)
-    """Maximum bytes of a message of `syncless.shared`, and never more than a quarter of `shared_ring_bytes`; a
-    larger one raises TooLarge (WebSockets: 1 MiB). At most 1 GiB."""
+    """Maximum bytes of a message of `syncless.shared`, at most a quarter of `shared_ring_bytes`; a larger one
+    raises TooLarge (WebSockets: 1 MiB). At most 1 GiB."""
     backlog: int = 1024
     """Number of connections that the system queues until they are accepted, see listen(2) (Node: 511,
     gunicorn: 2048)."""

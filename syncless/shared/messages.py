@@ -1,9 +1,9 @@
 """publish() and subscribe(): messages between all workers, threads, tasklets and coroutines of a server.
 
-Messages are in the ring of the region (ring.c), which is the bounded queue of all subscribers. Each loop that
-has subscribers has a Hub, whose Waker tells it of new messages; the hub notes for each subscriber where in the
-ring its messages are. A subscriber reads them from there. So a slow one costs a number for each message, and
-is told how many were overwritten before it came to them.
+The ring of the region (ring.c) is the bounded queue of all subscribers. Each loop that has subscribers has a
+Hub. The hub's Waker tells it of new messages, and the hub notes for each subscriber where in the ring its
+messages are. A subscriber reads them from there. So a slow one costs a number for each message, and is told
+how many were overwritten before it came to them.
 """
 
 from __future__ import annotations

@@ -73,9 +73,7 @@ class Mapping:
 
     def compare_and_set(self, key: str, old: Any, new: Any, ttl: float | None = None) -> bool:
         """As set(), if the present value is `old`. Returns whether it has set it."""
-        return area.region().put_if_equal(
-            self._key(key), *self._encode(old), *self._encode(new), _ns(ttl)
-        )
+        return area.region().put_if_equal(self._key(key), *self._encode(old), *self._encode(new), _ns(ttl))
 
     def _encode(self, value: Any) -> tuple[int, bytes]:
         return encode(value, area.largest_value(), _VALUE_LIMIT)
@@ -101,7 +99,7 @@ class RateLimit:
     def __init__(self, name: str, rate: str):
         self._name = name_of(name)
         found = _RATE.fullmatch(rate)
-        if found is None or not int(found[1]) or found[2] is not None and not int(found[2]):
+        if found is None or not int(found[1]) or (found[2] is not None and not int(found[2])):
             raise InvalidName(f"a rate must be like '10/second' or '100/15 minutes', not {rate!r}")
         self._most = int(found[1])
         seconds = int(found[2] or 1) * UNITS[found[3]]

@@ -131,7 +131,8 @@ def test_killed_worker_leaves_counter_and_store_whole(program):
     running = program("--workers", "4", code=CODE)
     with Load(running, "/loop") as load:
         for _ in range(5):
-            assert eventually(lambda before=len(load.answers): len(load.answers) > before + 2)
+            before = len(load.answers)
+            assert eventually(lambda before=before: len(load.answers) > before + 2)
             pid = load.answers[-1][0]
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
