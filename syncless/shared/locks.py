@@ -1,7 +1,7 @@
 """Lock: one holder among all workers, threads and tasklets; freed when its process dies.
 
-A message tells waiters that the lock is free, and a descriptor of the holder's process (pidfd) tells them that
-it has ended. The first of them takes the lock then: nobody else has to see to that.
+A message tells waiters that the lock is free, and a descriptor of the holder's process (pidfd) tells them
+that it has ended. The first of them takes the lock then: nobody else has to see to that.
 """
 
 from __future__ import annotations
