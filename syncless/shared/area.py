@@ -7,23 +7,32 @@ import os
 
 from syncless._core.cpython.forkhooks import at_fork
 from syncless.http import running
+from syncless.shared.errors import Unavailable
 from syncless.shared.memory import Region
 
 _region: Region | None = None
+_failure = ""
+"""Why the master could not make it."""
 
 
 def region() -> Region:
-    """OSError if there is no memory."""
-    return begin() if _region is None else _region
-
-
-def begin() -> Region:
-    """Makes the region, if there is none yet."""
-    global _region
+    """Unavailable if there is no memory for it."""
     if _region is None:
-        limits = running.limits()
-        _region = Region(limits.shared_value_bytes, limits.shared_ring_bytes)
+        begin()
+    if _region is None:
+        raise Unavailable(_failure)
     return _region
+
+
+def begin() -> None:
+    """Makes the region, if there is none yet. If that fails, the first use tells: most servers need none."""
+    global _region, _failure
+    if _region is None and not _failure:
+        limits = running.limits()
+        try:
+            _region = Region(limits.shared_value_bytes, limits.shared_ring_bytes)
+        except OSError as error:
+            _failure = str(error)
 
 
 def largest_message() -> int:

@@ -257,7 +257,7 @@ class Subscription:
     def _next(inbox: Inbox) -> Message | None:
         """The next message, if it has come. Lagged."""
         places = inbox.places
-        found = None
+        found: tuple[int, bytes, int, bytes] | None = None
         while places and (found := area.region().read(places[0])) is None:
             places.popleft()
             inbox.missed += 1
