@@ -4,12 +4,13 @@ import contextlib
 import http.client
 import os
 import pathlib
+import re
 import signal
 import threading
 
 import pytest
 
-from tests.supervised import Load, alive, halted
+from tests.supervised import Load, Program, alive, halted
 from tests.waiting import eventually
 
 CODE = """
@@ -244,13 +245,15 @@ def test_killed_worker_ends_its_subscriptions_and_no_others(program):
                     assert stream.line() == ""
 
 
-def test_chat_of_all_workers(tmp_path):
-    """examples/sharedchat.py, as its first lines say."""
-    pytest.importorskip("flask", reason="flask is not installed")
-    from tests.supervised import Program
+PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "howto" / "shared.md"
 
-    (tmp_path / "examples").symlink_to(pathlib.Path(__file__).parent.parent.parent / "examples")
-    running = Program(tmp_path, ["--workers", "4"], application="examples.sharedchat")
+
+def test_chat_of_all_workers(tmp_path):
+    """The one of the page."""
+    pytest.importorskip("flask", reason="flask is not installed")
+    found = re.search(r'^```python title="chat.py"\n(.*?)^```', PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "chat.py").write_text(found[1])
+    running = Program(tmp_path, ["--workers", "4"], application="chat:app")
     try:
         listeners = []
         for _ in range(8):
