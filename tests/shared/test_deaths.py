@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import signal
 
 import syncless
@@ -26,6 +27,11 @@ def child(work):
         os.waitpid(pid, 0)
 
 
+def pause():
+    """Whoever has just had the mutex knows that the other process is about to get it: not so after this."""
+    syncless.sleep(random.random() * 0.01)
+
+
 def change():
     """Most of its time it has the mutex."""
     for letter in b"abc":
@@ -40,6 +46,7 @@ def test_process_killed_in_a_change_leaves_the_store_whole():
     for number in range(500):
         with child(change):
             assert eventually(lambda number=number: Counter("rounds").get() > number)
+            pause()
         rounds = Counter("rounds").get()
         for key in ("k", "97", "98", "99"):
             value = Mapping("values").get(key)
@@ -60,6 +67,7 @@ def test_process_stopped_in_a_change_holds_up_no_other_tasklet():
     with child(change) as pid:
         assert eventually(lambda: Counter("rounds").get() > 0)
         for _ in range(500):
+            pause()
             os.kill(pid, signal.SIGSTOP)
             os.waitpid(pid, os.WUNTRACED)
             turns = []
