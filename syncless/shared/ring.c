@@ -2,12 +2,12 @@
    that sleep until there is more. See region.h.
 
    A place in the ring is a number of bytes since its start, so it only grows. A writer first gives up what it
-   will overwrite, by moving the tail; a reader copies, and then looks whether the tail has passed it. So a slow
-   reader holds up nobody, and knows what it has lost.
+   will overwrite, by moving the tail; a reader copies, and then looks whether the tail has passed it. So a
+   slow reader holds up nobody, and knows what it has lost.
 
    A loop goes to sleep with a turn of its own, and looks at the head once more. A writer moves the head, and
-   then looks who sleeps; it notes the turn from which it has woken a loop after the datagram, so that one that
-   is killed in between has told nobody that it did. */
+   then looks which loops sleep. It notes the turn from which it has woken a loop after the datagram: a writer
+   that is killed in between has not noted it, and the next one wakes the loop. */
 
 #include "region.h"
 
