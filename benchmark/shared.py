@@ -54,7 +54,8 @@ def delays(
     if pid == 0:
         messages, found = listen(ours), []
         for _ in range(number):
-            found.append(time.monotonic_ns() - int(next(messages)))
+            sent = int(next(messages))
+            found.append(time.monotonic_ns() - sent)
         found.sort()
         used = int(time.process_time() * 1e9)
         os.write(theirs, f"{statistics.median(found)} {found[len(found) * 99 // 100]} {used}\n".encode())

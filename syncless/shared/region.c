@@ -1,4 +1,4 @@
-/* The mapping of a region, its mutex, and what is done after the death of a process that had it. See region.h.
+/* The mapping of a region, its mutex, and what is done after a process has died with it. See region.h.
 
    Fact: a process that is killed with a robust mutex leaves it to the next one, which is told (EOWNERDEAD).
    Danger: it may have been in the midst of a change. Decision: each change becomes visible by one store, and

@@ -138,7 +138,8 @@ int values_add(struct region *r, const struct key *key, int64_t n, int64_t *sum)
 
 /* Takes n of the rate's turns, `most` of which may be taken at once and each of which comes back after `each`
    ns. 0 if it has, or the ns until it could; -1 if the store is full. */
-int64_t values_take(struct region *r, const struct key *key, int64_t n, int64_t most, int64_t each, int64_t now);
+int64_t values_take(struct region *r, const struct key *key, int64_t n, int64_t most, int64_t each,
+                    int64_t now);
 
 void values_remove(struct region *r, uint32_t entry);
 void values_read(struct region *r, uint32_t entry, void *to);

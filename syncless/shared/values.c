@@ -255,7 +255,8 @@ int values_add(struct region *r, const struct key *key, int64_t n, int64_t *sum)
 }
 
 /* The entry's number is the time at which all turns will have come back: one number tells all (GCRA). */
-int64_t values_take(struct region *r, const struct key *key, int64_t n, int64_t most, int64_t each, int64_t now) {
+int64_t values_take(struct region *r, const struct key *key, int64_t n, int64_t most, int64_t each,
+                    int64_t now) {
     uint32_t number = values_find(r, key, now);
     int64_t whole = now, late;
     if (number && values_entry(r, number)->number > now)
