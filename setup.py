@@ -112,6 +112,7 @@ NATIVE = {
     "syncless.apps.asgi.application": [],
     "syncless.apps.wsgi.input": [],
     "syncless.apps.wsgi.application": [],
+    "syncless.shared.memory": [f"syncless/shared/{name}.c" for name in ("region", "values", "ring")],
     "syncless.native.handler": [],
     "syncless.native.threads": [
         *WIRE,
@@ -149,6 +150,7 @@ OPTIONAL = {
     "syncless.native.threads": "EPOLL",
     "syncless._core.nativestack": "ELF",
     "syncless.patches.libraries.parking": "ELF",
+    "syncless.shared.memory": "ROBUST_MUTEX",
     "syncless.http.http2.stream": "HTTP2",
     "syncless.http.http2.session": "HTTP2",
     "syncless._core.explore": "ASSERTIONS",
@@ -194,6 +196,13 @@ LINUX = frozenset(FACILITIES)
 FACILITIES |= {  # not of Linux only
     "KQUEUE": "#include <sys/event.h>\nint f(void) { return kqueue(); }",
     "PPOLL": "#include <poll.h>\nint f(struct timespec *t) { return ppoll(NULL, 0, t, NULL); }",
+    "ROBUST_MUTEX": """#include <pthread.h>
+        #include <time.h>
+        #ifndef __linux__
+        #error "loops are woken by sockets whose names the system chooses, which is Linux's"
+        #endif
+        int f(pthread_mutexattr_t *a) { return pthread_mutexattr_setrobust(a, PTHREAD_MUTEX_ROBUST); }
+        int g(pthread_mutex_t *m, struct timespec *t) { return pthread_mutex_timedlock(m, t); }""",
     "HTTP2": """#include <nghttp2/nghttp2.h>
         #if NGHTTP2_VERSION_NUM < 0x012b00
         #error "1.43 or newer"
@@ -304,6 +313,7 @@ def extension(name: str, sources: list[str]) -> Extension:
             "syncless/native",
             "syncless/native/include",
             "syncless/patches/libraries",
+            "syncless/shared",
         ],
         extra_compile_args=flags + (warnings + ["-O1"] * (name in RARELY_RUN)) * (kind == "release"),
         extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")] + FEW_MAPPINGS,

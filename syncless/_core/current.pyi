@@ -8,23 +8,24 @@ class _HasFileno(Protocol):
     def fileno(self) -> int: ...
 
 def wait_readable(fd: int | _HasFileno, timeout: float | None = None) -> bool:
-    """Park the tasklet until the descriptor (an int or an object with fileno()) can be read without blocking.
+    """Parks the tasklet until the descriptor (an int or an object with fileno()) can be read without
+    blocking.
 
-    `timeout` is in seconds; None waits forever. Return False after the timeout. The descriptor need not be a
-    socket of syncless.
+    `timeout` in seconds; None waits for ever. Returns False when it passed. The descriptor may belong to
+    anybody.
     """
 
 def wait_writable(fd: int | _HasFileno, timeout: float | None = None) -> bool:
-    """Park the tasklet until the descriptor can be written without blocking; see wait_readable()."""
+    """Parks the tasklet until the descriptor can be written without blocking; see wait_readable()."""
 
 _T = TypeVar("_T")
 
 def current() -> Tasklet[Any] | None:
-    """Return the running tasklet. That is the main tasklet for code that was not spawned, and None in a
-    callback of the loop."""
+    """The running tasklet. That is the main tasklet for code that was not spawned, and None in a callback of
+    the loop."""
 
 def tasklets() -> list[Tasklet[Any]]:
-    """Return all live tasklets of this thread, oldest first."""
+    """All live tasklets of this thread, oldest first."""
 
 def may_park() -> bool: ...
 def give_way() -> None: ...
@@ -37,12 +38,13 @@ class ThrownHere:
     def __exit__(self, *error: object) -> None: ...
 
 def sleep(seconds: float = 0) -> None:
-    """Park the tasklet for that many seconds (int or float). 0 only yields to other ready tasklets."""
+    """Parks the tasklet for that many seconds (int or float). With 0 it only lets other ready tasklets
+    run."""
 
 def park(why: str = "wake()", timeout: float | None = None) -> tuple[bool, Any]:
-    """Stop the current tasklet until wake(tasklet, value). Return (True, value), or (False, None) after
+    """Stops the current tasklet until wake(tasklet, value); returns (True, value), or (False, None) after
     `timeout` seconds."""
 
 def wake(tasklet: BaseTasklet, value: Any = None) -> bool:
-    """Wake a tasklet that waits in park(), with a value. May be called in any thread. Return False if the
+    """Wakes a tasklet that waits in park(), with a value. May be called in any thread. Returns False if the
     tasklet does not wait there."""

@@ -39,6 +39,9 @@ class LimitOptions(TypedDict, total=False):
     websocket_bytes: int
     linger_bytes: int
     linger_connections: int
+    shared_value_bytes: int
+    shared_ring_bytes: int
+    shared_message_bytes: int
     backlog: int
     head_seconds: float
     greeting_seconds: float

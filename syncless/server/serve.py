@@ -157,7 +157,8 @@ def serve(
       application, in a context variable and in the logs (see docs/howto/logging.md).
     - `logging`: a dict for `logging.config.dictConfig`. Errors go to the logger `syncless.error` if that has
       a handler.
-    - `quiet`: print neither the addresses nor warnings that the application blocks.
+    - `quiet`: print no addresses, and log neither events of the server nor warnings that the application
+      blocks.
 
     Operating:
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
 from syncless.apps.host import Place
+from syncless.http import running
 from syncless.http.errors import ON_HANGUP
 from syncless.http.exchange import Application, Sessions
 from syncless.http.features import HTTP2_CURE
@@ -249,6 +250,7 @@ class Server:
             self._opened = opened
             for lane in self.lanes:
                 lane.start()
+            running.begins(self)
         except BaseException:
             self._close_lanes()
             self._opened = []
@@ -386,8 +388,8 @@ class Server:
     def stop_after(
         self, last_call: float, grace: float | None = None, ended: Callable[[], None] | None = None
     ) -> None:
-        """Like stop(), but accept connections that are on their way for `last_call` seconds. Call ``ended`` when
-        the server has stopped and can still log."""
+        """Like stop(), but accept connections that are on their way for `last_call` seconds. Call ``ended``
+        when the server has stopped and can still log."""
         if not self._opened:
             return
         if self._process != os.getpid():
@@ -395,6 +397,7 @@ class Server:
             return
         seconds = self.limits.stop_seconds if grace is None else grace
         self.told_to_stop.set()
+        running.tell_of_stop()
         opened, self._opened = self._opened, []
         for lane in self.lanes:
             lane.stop()
@@ -413,6 +416,7 @@ class Server:
             self.application.end(0.0 if self._hurried else seconds)
             self.request_slots.end()
         finally:
+            running.has_stopped(self)
             self._close_lanes()
             if ended is not None:
                 ended()
@@ -435,6 +439,7 @@ class Server:
         for sock, _ in self._opened:
             sock.close()
         self._opened = []
+        running.has_stopped(self)
         self.logs.leave_to_parent()
         self._stopped.set()
 

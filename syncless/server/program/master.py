@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
@@ -95,6 +96,7 @@ class Master:
         wanted = min(self.processors, MOST_WORKERS) if workers == AUTO else workers
         if not isinstance(wanted, int) or wanted < 1 or wanted > MOST_WORKERS:
             raise ValueError(f"workers must be {AUTO!r} or from 1 to {MOST_WORKERS}, not {workers}")
+        import_module("syncless.shared.area").begin()  # before the application, which may use it
         if preload:
             patch()
             with admitted():

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from syncless.apps.host import Hook
 from syncless.apps.loading import admitted, enter, hold_back, refuse_while_importing
+from syncless.http import running
+from syncless.http.limits import defaults
 from syncless.http.log.errorlog import configure, warn
 from syncless.http.log.notices import open_missing
 from syncless.io.guardedfiles import is_privileged, will_give_up
@@ -24,6 +26,7 @@ from syncless.server.program.privileges import Privileges
 from syncless.server.program.process import PidFile
 from syncless.server.program.reporting import OfProcess, shown
 from syncless.server.serve import Patching
+from syncless.server.server import limits_of
 from syncless.server.status.options import StatusOptions
 
 if TYPE_CHECKING:
@@ -79,6 +82,8 @@ def serve_until_stopped(
     )
     with admitted():
         configure(logging, None if privileges is None else privileges.ids)
+    given = {name: value for name, value in options.items() if name in defaults()}
+    running.expect(limits_of(options.get("limits"), given))  # syncless.shared asks, in an application too
     with PidFile(pid_file, None if workers else privileges):
         if workers:
             Master(

@@ -1,0 +1,98 @@
+"""The region that this process shares with others: made by the master before it forks its workers, else at
+the first use. A child has that of its parent."""
+
+from __future__ import annotations
+
+import os
+
+from syncless._core.cpython.forkhooks import at_fork
+from syncless.http import running
+from syncless.shared.errors import Unavailable
+from syncless.shared.memory import Region
+
+_region: Region | None = None
+_failure = ""
+"""Why the master could not make it."""
+
+
+def region() -> Region:
+    """Unavailable if there is no memory for it."""
+    if _region is None:
+        begin()
+    if _region is None:
+        raise Unavailable(_failure)
+    return _region
+
+
+def begin() -> None:
+    """Makes the region, if there is none yet. If that fails, the first use tells: most servers need none."""
+    global _region, _failure
+    if _region is None and not _failure:
+        limits = running.limits()
+        try:
+            _region = Region(limits.shared_value_bytes, limits.shared_ring_bytes)
+        except OSError as error:
+            _failure = str(error)
+
+
+def largest_message() -> int:
+    """Bytes."""
+    return min(running.limits().shared_message_bytes, region().ring_bytes // 4 - 512)
+
+
+def largest_value() -> int:
+    """Bytes."""
+    return region().value_bytes // 4
+
+
+_started: int | None = None
+
+
+def start_of(pid: int) -> int:
+    """When the process started, in the system's ticks; 0 if that cannot be told, -1 if it has ended. With its
+    number that names a process: a number is given again."""
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fields = os.read(fd, 4096).rpartition(b") ")[2].split()
+        finally:
+            os.close(fd)
+    except OSError:
+        return 0
+    return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def is_alive(pid: int, start: int) -> bool:
+    """Whether the process with this number that started then still runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    found = start_of(pid)
+    return found == start or (found >= 0 and 0 in (found, start))
+
+
+def own_start() -> int:
+    """That of this process; 0 where there is no /proc."""
+    global _started
+    if _started is None:
+        _started = max(0, start_of(os.getpid()))
+    return _started
+
+
+def _forget_start() -> None:
+    global _started
+    _started = None
+
+
+at_fork(in_child=_forget_start)
+
+
+def figures() -> dict[str, int]:
+    """Counts and sizes in bytes, of all processes together: ``messages`` published and ``overwritten``,
+    ``ring_bytes``; ``entries`` of the store, ``used_bytes`` of its ``value_bytes``, values that
+    were ``evicted`` to make room or had ``expired``; processes that died in the midst of a change
+    (``repaired``)."""
+    return region().figures()

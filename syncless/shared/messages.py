@@ -1,0 +1,320 @@
+"""publish() and subscribe(): messages between all workers, threads, tasklets and coroutines of a server.
+
+The ring of the region (ring.c) is the bounded queue of all subscribers. Each loop that has subscribers has a
+Hub. The hub's Waker tells it of new messages, and the hub notes for each subscriber where in the ring its
+messages are. A subscriber reads them from there. So a slow one costs a number for each message, and is told
+how many were overwritten before it came to them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from importlib import import_module
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
+
+from syncless._core.cpython.forkhooks import at_fork
+from syncless._core.current import directly, give_way
+from syncless._core.loop import Loop
+from syncless._core.threadloop import current_loop
+from syncless._core.wait.sync import Event
+from syncless.http import running
+from syncless.shared import area
+from syncless.shared.content import decode, encode, name_of
+from syncless.shared.errors import InvalidName, Lagged
+from syncless.shared.memory import Waker
+
+INTERNAL = b"\xff"
+"""With this begin the topics that are our own, and no name in UTF-8."""
+
+
+class Message(NamedTuple):
+    """What a subscriber gets."""
+
+    topic: str
+    data: Any
+    """As it was published; of JSON, a copy."""
+    number: int
+    """Of the message among those of all topics; it grows."""
+
+
+def publish(topic: str, message: Any) -> int:
+    """Sends a message to all subscribers of the topic, in all workers. Returns its number. It waits for
+    nobody, and is delivered at most once.
+
+    ``topic``: 1 to 250 bytes of UTF-8. ``message``: bytes, str, or what JSON can carry, of at most
+    `Limits.shared_message_bytes`. Messages of one publisher arrive in their order. InvalidName, UnfitValue,
+    TooLarge, Unavailable.
+    """
+    name = name_of(topic, "topic")
+    coded = encode(message, area.largest_message(), "shared_message_bytes")
+    number = area.region().publish(name, *coded)
+    give_way()
+    return number
+
+
+def tell(topic: bytes) -> None:
+    """Sends nothing but a wake-up, to an Inbox for an internal topic."""
+    area.region().publish(topic, 0, b"")
+
+
+class Inbox:
+    """Where the messages of one subscriber are. ``patterns`` match a whole topic."""
+
+    def __init__(
+        self,
+        topics: Sequence[bytes],
+        patterns: Sequence[re.Pattern[bytes]] = (),
+        *,
+        ends_at_stop: bool = True,
+    ):
+        self.topics, self.patterns, self.ends_at_stop = frozenset(topics), patterns, ends_at_stop
+        self.places: deque[int] = deque()
+        self.missed = 0
+        self.news = Event()
+        self.ended = False
+        self._hub = hub_of(current_loop())
+        self.begins_at = self._hub.add(self)
+
+    def note(self, place: int, tail: int) -> None:
+        """A message is at this place of the ring. Notes of messages that are gone go, too, so there are no
+        more than the ring has."""
+        places = self.places
+        while places and places[0] < tail:
+            places.popleft()
+            self.missed += 1
+        places.append(place)
+        self.news.set()
+
+    def lose(self, number: int) -> None:
+        self.missed += number
+        self.news.set()
+
+    def end(self) -> None:
+        self.ended = True
+        self.news.set()
+
+    def close(self) -> None:
+        if not self.ended:
+            self._hub.remove(self)
+            self.end()
+
+
+class Hub:
+    """Hub(loop, start): the inboxes of one loop, in the process that started at ``start``."""
+
+    def __init__(self, loop: Loop, start: int):
+        self._loop = loop
+        self._of_topic: dict[bytes, dict[Inbox, None]] = {}
+        self._with_patterns: dict[Inbox, None] = {}
+        self._all: dict[Inbox, None] = {}
+        self.waker = Waker(area.region(), os.getpid(), start, self.deliver)
+
+    def add(self, inbox: Inbox) -> int:
+        """Returns the place of its first message."""
+        self._all[inbox] = None
+        for topic in inbox.topics:
+            self._of_topic.setdefault(topic, {})[inbox] = None
+        if inbox.patterns:
+            self._with_patterns[inbox] = None
+        return area.region().head()
+
+    def remove(self, inbox: Inbox) -> None:
+        """The last one takes the hub along."""
+        self._all.pop(inbox, None)
+        self._with_patterns.pop(inbox, None)
+        for topic in inbox.topics:
+            inboxes = self._of_topic.get(topic, {})
+            inboxes.pop(inbox, None)
+            if not inboxes:
+                self._of_topic.pop(topic, None)
+        if not self._all:
+            if _hubs.get(self._loop) is self:
+                del _hubs[self._loop]
+            self.waker.close()
+
+    def deliver(self, found: list[tuple[bytes, int]], lost: int) -> None:
+        """Called by the waker. Copies, because a finaliser may close a subscription at any time."""
+        if lost:
+            for inbox in list(self._all):
+                inbox.lose(lost)
+        tail = area.region().tail()
+        for topic, place in found:
+            for inbox in list(self._of_topic.get(topic, ())):
+                if place >= inbox.begins_at:
+                    inbox.note(place, tail)
+            if self._with_patterns and not topic.startswith(INTERNAL):
+                for inbox in list(self._with_patterns):
+                    if (
+                        place >= inbox.begins_at
+                        and topic not in inbox.topics
+                        and any(pattern.fullmatch(topic) for pattern in inbox.patterns)
+                    ):
+                        inbox.note(place, tail)
+
+    def end(self) -> None:
+        """The server stops."""
+        for inbox in list(self._all):
+            if inbox.ends_at_stop:
+                inbox.close()
+
+    def leave_to_parent(self) -> None:
+        self.waker.leave_to_parent()
+        for inbox in list(self._all):
+            inbox.ended = True
+
+
+_hubs: dict[Loop, Hub] = {}
+_of_parents: list[Hub] = []
+"""In a child: the loop there may still name their wakers."""
+
+
+def hub_of(loop: Loop) -> Hub:
+    """That of the present thread's loop. SharedError, OSError, Unavailable."""
+    hub = _hubs.get(loop)
+    if hub is None:
+        start = area.own_start()
+        free_places_of_dead()
+        hub = _hubs.get(loop)  # both may wait, and others come first
+        if hub is None:
+            hub = _hubs[loop] = directly(Hub, loop, start)
+    return hub
+
+
+def free_places_of_dead() -> None:
+    """Of processes that were killed while they were awake: nobody has met their sockets."""
+    region = area.region()
+    for place, pid, start in region.owners_of_places():
+        if not area.is_alive(pid, start):
+            region.free_place(place, pid, start)
+
+
+def _end_all() -> None:
+    for hub in list(_hubs.values()):
+        hub.end()
+
+
+def _leave_to_parent() -> None:
+    for hub in list(_hubs.values()):
+        hub.leave_to_parent()
+    _of_parents.extend(_hubs.values())
+    _hubs.clear()
+
+
+running.at_stop(_end_all)
+at_fork(in_child=_leave_to_parent)
+
+
+class Subscription:
+    """What subscribe() returns: messages, oldest first, from the moment it was made.
+
+    ``for message in subscription`` waits for the next one, and so does ``async for`` in an event loop of
+    syncless. Both end when the server is told to stop, or the subscription is closed: at the end of ``with``,
+    or when nothing refers to it.
+    """
+
+    _inbox: Inbox | None = None
+
+    def __init__(self, *topics: str):
+        if not topics:
+            raise InvalidName("subscribe to at least one topic")
+        names = [name_of(topic, "topic") for topic in topics]
+        if not running.is_stopping():
+            patterns = [pattern_of(name) for name in names if b"*" in name]
+            self._inbox = Inbox([name for name in names if b"*" not in name], patterns)
+
+    def get(self, timeout: float | None = None) -> Message | None:
+        """Waits for the next message, at most so many seconds. None: the time is over, or the subscription
+        has `ended`. Lagged if messages are missing here; the next call goes on behind them."""
+        inbox = self._inbox
+        until = None if timeout is None else monotonic() + timeout
+        while inbox is not None and not inbox.ended:
+            message = self._next(inbox)
+            if message is not None:
+                give_way()
+                return message
+            inbox.news.clear()
+            if inbox.places or inbox.missed or inbox.ended:
+                continue
+            if not inbox.news.wait(None if until is None else max(0.0, until - monotonic())):
+                break
+        return None
+
+    @property
+    def ended(self) -> bool:
+        """Whether no message will come any more."""
+        return self._inbox is None or self._inbox.ended
+
+    def close(self) -> None:
+        """Who waits for a message is told that there will be none. Does nothing if it is closed."""
+        if self._inbox is not None:
+            self._inbox.close()
+
+    @staticmethod
+    def _next(inbox: Inbox) -> Message | None:
+        """The next message, if it has come. Lagged."""
+        places = inbox.places
+        found: tuple[int, bytes, int, bytes] | None = None
+        while places and (found := area.region().read(places[0])) is None:
+            places.popleft()
+            inbox.missed += 1
+        if inbox.missed:
+            missed, inbox.missed = inbox.missed, 0
+            raise Lagged(missed)
+        if found is None:
+            return None
+        places.popleft()
+        number, topic, form, data = found
+        return Message(topic.decode(), decode(form, data), number)
+
+    def __iter__(self) -> Iterator[Message]:
+        return self
+
+    def __next__(self) -> Message:
+        message = self.get()
+        if message is None:
+            raise StopIteration
+        return message
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        message = None
+        if not self.ended:
+            assert self._inbox is not None
+            message = self._next(self._inbox)
+            if message is None:
+                message = await import_module("syncless.asyncio.tasklets").in_tasklet(self.get)
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    def __enter__(self: S) -> S:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+S = TypeVar("S", bound=Subscription)
+
+
+def subscribe(*topics: str) -> Subscription:
+    """Listens for messages of these topics from now on. ``*`` in a topic stands for any characters:
+    ``subscribe("news", "room:*")``.
+
+    A message is a tuple (topic, data, number). A subscriber that has not read for so long that the ring was
+    written over (`Limits.shared_ring_bytes`) gets Lagged in their place. InvalidName, Unavailable.
+    """
+    return Subscription(*topics)
+
+
+def pattern_of(name: bytes) -> re.Pattern[bytes]:
+    return re.compile(b".*".join(re.escape(part) for part in name.split(b"*")), re.DOTALL)

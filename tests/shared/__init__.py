@@ -1,0 +1,1 @@
+"""Messages, values and locks of all workers: syncless.shared."""
