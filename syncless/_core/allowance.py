@@ -1,4 +1,4 @@
-"""What this process may use of its machine, processors and memory, and for how long it has lacked them. The
+"""The processors and memory that this process may use, and the time for which it has lacked them. The
 numbers change when the system's do.
 
 A container is limited by its control group: cpu.max and memory.max of version 2, cpu.cfs_quota_us and

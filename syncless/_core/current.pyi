@@ -8,24 +8,23 @@ class _HasFileno(Protocol):
     def fileno(self) -> int: ...
 
 def wait_readable(fd: int | _HasFileno, timeout: float | None = None) -> bool:
-    """Parks the tasklet until the descriptor (an int or an object with fileno()) can be read without
-    blocking.
+    """Park the tasklet until the descriptor (an int or an object with fileno()) can be read without blocking.
 
-    `timeout` in seconds; None waits for ever. Returns False when it passed. The descriptor may belong to
-    anybody.
+    `timeout` is in seconds; None waits forever. Return False after the timeout. The descriptor need not be a
+    socket of syncless.
     """
 
 def wait_writable(fd: int | _HasFileno, timeout: float | None = None) -> bool:
-    """Parks the tasklet until the descriptor can be written without blocking; see wait_readable()."""
+    """Park the tasklet until the descriptor can be written without blocking; see wait_readable()."""
 
 _T = TypeVar("_T")
 
 def current() -> Tasklet[Any] | None:
-    """The running tasklet. That is the main tasklet for code that was not spawned, and None in a callback of
-    the loop."""
+    """Return the running tasklet. That is the main tasklet for code that was not spawned, and None in a
+    callback of the loop."""
 
 def tasklets() -> list[Tasklet[Any]]:
-    """All live tasklets of this thread, oldest first."""
+    """Return all live tasklets of this thread, oldest first."""
 
 def may_park() -> bool: ...
 def give_way() -> None: ...
@@ -38,13 +37,12 @@ class ThrownHere:
     def __exit__(self, *error: object) -> None: ...
 
 def sleep(seconds: float = 0) -> None:
-    """Parks the tasklet for that many seconds (int or float). With 0 it only lets other ready tasklets
-    run."""
+    """Park the tasklet for that many seconds (int or float). 0 only yields to other ready tasklets."""
 
 def park(why: str = "wake()", timeout: float | None = None) -> tuple[bool, Any]:
-    """Stops the current tasklet until wake(tasklet, value); returns (True, value), or (False, None) after
+    """Stop the current tasklet until wake(tasklet, value). Return (True, value), or (False, None) after
     `timeout` seconds."""
 
 def wake(tasklet: BaseTasklet, value: Any = None) -> bool:
-    """Wakes a tasklet that waits in park(), with a value. May be called in any thread. Returns False if the
+    """Wake a tasklet that waits in park(), with a value. May be called in any thread. Return False if the
     tasklet does not wait there."""

@@ -11,8 +11,8 @@ _P = ParamSpec("_P")
 _T_co = TypeVar("_T_co", covariant=True)
 
 class Tasklet(BaseTasklet, Generic[_T_co]):
-    """A function that runs beside others: made by spawn(), it
-    starts when the current tasklet waits or ends.
+    """A function that runs concurrently with others. spawn() makes
+    it; it starts when the current tasklet waits or ends.
 
     An exception that leaves the function is reported with its traceback and ends this tasklet only; result()
     raises it. KeyboardInterrupt and SystemExit are raised in the main tasklet instead.
@@ -22,56 +22,54 @@ class Tasklet(BaseTasklet, Generic[_T_co]):
     is_main: bool
     def __init__(self, function: Callable[_P, _T_co], *args: _P.args, **kwargs: _P.kwargs) -> None: ...
     def join(self, timeout: float | None = None) -> bool:
-        """Waits until the tasklet has ended, at most `timeout` seconds. Returns whether it has."""
+        """Wait until the tasklet has ended, for at most `timeout` seconds. Return whether it has."""
     def result(self, timeout: float | None = None) -> _T_co:
-        """Waits for the end and returns what the function returned, or raises what it raised.
+        """Wait for the end; return the function's result, or raise its exception.
 
-        TaskletKilled if it was killed, TimeoutError after `timeout` seconds."""
+        Raise TaskletKilled if the tasklet was killed, TimeoutError after `timeout` seconds."""
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Waits for the end and returns the exception that ended the tasklet, or None. TimeoutError after
+        """Wait for the end and return the exception that ended the tasklet, or None. Raise TimeoutError after
         `timeout` seconds."""
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
     def ready(self) -> bool:
-        """Whether it has ended."""
+        """Return whether it has ended."""
     def add_done_callback(self, callback: Callable[[Tasklet[_T_co]], object]) -> None:
-        """`callback(tasklet)` is called once it has ended; at once if it has. It must not block; its errors
-        are reported."""
+        """Call `callback(tasklet)` once the tasklet has ended; immediately if it has. The callback must not
+        block; its errors are reported."""
     def remove_done_callback(self, callback: Callable[[Tasklet[_T_co]], object]) -> int:
-        """Removes the callback; returns how often it was registered."""
+        """Remove the callback. Return how often it was registered."""
     def link(self, callback: Callable[[Tasklet[_T_co]], object]) -> None:
-        """`callback(tasklet)` is called once it has ended; at once if it has. It must not block; its errors
-        are reported."""
+        """Call `callback(tasklet)` once the tasklet has ended; immediately if it has. The callback must not
+        block; its errors are reported."""
     def unlink(self, callback: Callable[[Tasklet[_T_co]], object]) -> int:
-        """Removes the callback; returns how often it was registered."""
+        """Remove the callback. Return how often it was registered."""
     def link_value(self, callback: Callable[[Tasklet[_T_co]], object]) -> None:
-        """As add_done_callback(), if its function returns."""
+        """Like add_done_callback(), but only if the function returns."""
     def link_exception(self, callback: Callable[[Tasklet[_T_co]], object]) -> None:
-        """As add_done_callback(), if its function raises; also when it is killed."""
+        """Like add_done_callback(), but only if the function raises, or the tasklet is killed."""
     def successful(self) -> bool:
-        """Whether its function has returned."""
+        """Return whether its function has returned."""
     def set_switch_hook(self, hook: Callable[[bool], object] | None) -> None:
-        """hook(True) is called before the tasklet gives way to others, hook(False) before it goes on. The
-        hook must not wait. None removes it."""
+        """Call hook(True) before the tasklet yields to others, hook(False) before it resumes. The hook must
+        not wait. None removes it."""
     def kill(
         self,
         exception: BaseException | type[BaseException] = ...,
         block: bool = True,
         timeout: float | None = None,
     ) -> bool:
-        """Raises the exception (class or instance) in the tasklet, where it waits. A tasklet that has not
+        """Raise the exception (class or instance) in the tasklet, where it waits. A tasklet that has not
         started never runs.
 
-        With `block`, waits until the tasklet has ended, at most `timeout` seconds. Returns whether it has.
-        Killing the current tasklet raises at once. May be called in any thread.
+        With `block`, wait until the tasklet has ended, for at most `timeout` seconds. Return whether it has.
+        Killing the current tasklet raises immediately. May be called in any thread.
 
-        Several exceptions are raised in the order in which they were thrown, one at each wait. Those left
-        when the tasklet ends are dropped, but KeyboardInterrupt and SystemExit are then raised in the main
-        tasklet.
+        Several exceptions are raised in FIFO order, one at each wait. Those left when the tasklet ends are
+        dropped, but KeyboardInterrupt and SystemExit are then raised in the main tasklet.
         """
     def take_back(self, exception: BaseException) -> None:
-        """The exception, thrown by kill(exception, block=False), is not raised any more; harmless if it has
-        been raised."""
+        """Withdraw an exception thrown by kill(exception, block=False); harmless if it has been raised."""
     @property
     def status(self) -> str:
         """'new', 'ready', 'running', 'waiting' or 'ended'."""
@@ -100,7 +98,7 @@ class Tasklet(BaseTasklet, Generic[_T_co]):
 _T = TypeVar("_T")
 
 def spawn(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Tasklet[_T]:
-    """Runs function(*args, **kwargs) in a new tasklet of this thread, with a copy of the current context
+    """Run function(*args, **kwargs) in a new tasklet of this thread, with a copy of the current context
     (contextvars).
 
     It starts when the current tasklet waits or ends.
@@ -122,16 +120,13 @@ def where_it_may_wait(function: Callable[..., object], *args: Any) -> None:
 def spawn_in(
     where: Loop | Thread | int, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
 ) -> Tasklet[_T]:
-    """spawn() in another thread: its loop, as its current_loop() gave it, a threading.Thread, or a thread's
-    number.
-
-    RuntimeError if the loop's thread has ended, LookupError if the thread has ended or has not used syncless
-    yet.
-    """
+    """Like spawn(), but in another thread: pass its loop (from its current_loop()), a threading.Thread, or
+    its ident. Raise RuntimeError if the loop's thread has ended, LookupError if the thread has ended or has
+    not used syncless yet."""
 
 class local:
-    """Attributes that each tasklet has for itself, as threading.local has them
-    for each thread; they go when the tasklet ends.
+    """Attributes for each tasklet, as threading.local has them for each thread;
+    they are dropped when the tasklet ends.
 
     A subclass's ``__init__`` is called, with the arguments of the construction, for each tasklet that touches
     the object. Under the patch threading.local does the same. RuntimeError in a callback of the loop, where

@@ -1,7 +1,7 @@
 from syncless._core.loop import Loop
 
 def current_loop() -> Loop:
-    """This thread's loop, made at the first call."""
+    """Return this thread's loop, made at the first call."""
 
 def all_loops() -> list[Loop]:
     """Return the loops of all threads, the oldest first."""

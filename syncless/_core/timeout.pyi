@@ -2,7 +2,7 @@ from types import TracebackType
 from typing import Literal
 
 class Timeout(BaseException):
-    """Raised in its tasklet when its time is over.
+    """Raised in its tasklet when its time has passed.
 
     ::
 
@@ -27,16 +27,16 @@ class Timeout(BaseException):
         exception: BaseException | type[BaseException] | Literal[False] | None = None,
     ) -> None: ...
     def start(self) -> None:
-        """Starts the clock for the current tasklet. RuntimeError if it runs already, or in a callback of the
-        loop, where there is no tasklet."""
+        """Start the clock for the current tasklet. Raise RuntimeError if it already runs, or in a callback of
+        the loop, where there is no tasklet."""
     @classmethod
     def start_new(
         cls, seconds: float | None = None, exception: BaseException | type[BaseException] | None = None
     ) -> Timeout:
-        """A started Timeout; end it by cancel()."""
+        """Return a started Timeout; cancel() ends it."""
     def cancel(self) -> None:
-        """Stops the clock; harmless if it is not running. A timeout that is over but not raised yet will not
-        be raised."""
+        """Stop the clock; harmless if it is not running. A timeout that has passed, but has not been raised
+        yet, is not raised any more."""
     def close(self) -> None:
         """The same as cancel()."""
     @property
@@ -51,7 +51,7 @@ class deadline(Timeout):
     """``with deadline(5):`` bounds every wait in the block, and raises TimeoutError outside it.
 
     Deadlines nest: each has its own clock, so an inner one never outlives an outer one. Code in the block
-    that catches Exception does not swallow it.
+    that catches Exception does not swallow the deadline.
     """
     def __init__(self, seconds: float | None) -> None: ...
     def __exit__(
@@ -59,6 +59,6 @@ class deadline(Timeout):
     ) -> Literal[False]: ...
     @staticmethod
     def remaining() -> float | None:
-        """Seconds until the first of the clocks that run for the current tasklet is over: a deadline, a
-        Timeout or the server's ``request_seconds``. 0.0 if it is over already, None if there is none. Looks
+        """Return seconds until the first of the clocks that run for the current tasklet is over: a deadline,
+        a Timeout or the server's ``request_seconds``. 0.0 if it is over already, None if there is none. Look
         at each timer of the loop."""

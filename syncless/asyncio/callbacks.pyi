@@ -17,30 +17,30 @@ class Callbacks:
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
-        """Calls callback(*args) in the loop's next round, in the given context or a copy of the present one.
-        Returns a handle."""
+        """Call callback(*args) in the loop's next round, in the given context or a copy of the present one.
+        Return a handle."""
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
-        """As call_soon(), from any thread or signal handler."""
+        """Like call_soon(), but callable from any thread or signal handler."""
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> TimerHandle:
-        """Calls callback(*args) after `delay` seconds. Returns a handle."""
+        """Call callback(*args) after `delay` seconds. Return a handle."""
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> TimerHandle:
-        """Calls callback(*args) when loop.time() is `when`, in seconds. Returns a handle."""
+        """Call callback(*args) when loop.time() is `when`, in seconds. Return a handle."""
     def time(self) -> float:
-        """Seconds of the monotonic clock."""
+        """Return seconds of the monotonic clock."""
     def set_task_factory(self, factory: Callable[..., Any] | None) -> None:
         """Tasks are made by factory(loop, coroutine); None: by asyncio.Task."""
     def set_debug(self, enabled: bool) -> None:
         """In debug mode each call is checked, and handles know where they were made."""
     def run_forever(self) -> None:
-        """Runs the loop until stop(). The calling tasklet waits; all others go on."""
+        """Run the loop until stop(). The calling tasklet waits; all others go on."""
     def stop(self) -> None:
-        """run_forever() returns when the callbacks that are due now have been called."""
+        """Make run_forever() return after the callbacks that are due now."""
     def get_debug(self) -> bool:
         """Each future and each task asks for it."""
 

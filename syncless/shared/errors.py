@@ -1,10 +1,10 @@
-"""What can be wrong with a message, a name or a value that is shared, or with the memory itself."""
+"""The errors of shared messages, names and values, and of their memory."""
 
 from __future__ import annotations
 
 
 class SharedError(Exception):
-    """The base of all of them."""
+    """Base of the errors of this package."""
 
 
 class InvalidName(SharedError, ValueError):
@@ -22,15 +22,15 @@ class TooLarge(SharedError, ValueError):
 
 
 class StoreFull(SharedError):
-    """The counters and locks need all of Limits.shared_value_bytes: nothing is left that could be dropped."""
+    """The counters and locks need all of Limits.shared_value_bytes: nothing else is left to drop."""
 
 
 class Unavailable(SharedError):
-    """The shared memory cannot be used: a process that changes it has been stopped in the midst of that."""
+    """The shared memory cannot be used, because a process was stopped while it changed the memory."""
 
 
 class Lagged(SharedError):
-    """A subscriber has not read for so long that messages were overwritten; the next ones can be read."""
+    """A subscriber has read so slowly that messages were overwritten. It can read the next ones."""
 
     def __init__(self, missed: int):
         super().__init__(

@@ -1,7 +1,7 @@
 """Lock: one holder among all workers, threads and tasklets; freed when its process dies.
 
 A message tells waiters that the lock is free, and a descriptor of the holder's process (pidfd) tells them
-that it has ended. The first of them takes the lock then: nobody else has to see to that.
+that the process has ended. The first waiter then takes the lock.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _OWNER = struct.Struct("=IQQ")
 """Process number, its start, and a number of each time that a lock is taken there."""
 _turns = count(1)
 BLIND_SECONDS = 1.0
-"""Between two looks whether the holder is alive, where the system has no descriptors of processes."""
+"""Between two checks whether the holder is alive, if the system has no descriptors of processes."""
 
 
 class Lock:
-    """A lock that one caller holds, of all workers. `with Lock("import"):` waits for it.
+    """A lock that one caller among all workers can hold. `with Lock("import"):` waits for it.
 
-    It is freed when its process dies, but not when a tasklet that holds it ends. It is not reentrant, and not
-    fair. ``name``: 1 to 250 bytes of UTF-8. InvalidName.
+    The death of the holder's process frees it; the end of a tasklet that holds it does not. It is neither
+    reentrant nor fair. ``name``: 1 to 250 bytes of UTF-8. Raises InvalidName.
     """
 
     def __init__(self, name: str):
@@ -37,8 +37,8 @@ class Lock:
         self._owner: bytes | None = None
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Takes the lock. False if it is held and ``blocking`` is false, or ``timeout`` seconds have passed.
-        StoreFull, Unavailable."""
+        """Take the lock. Return False if it is held and ``blocking`` is false, or after ``timeout`` seconds.
+        Raise StoreFull or Unavailable."""
         owner = _OWNER.pack(os.getpid(), area.own_start(), next(_turns))
         holder = area.region().lock(self._name, owner)
         if holder is not None and (not blocking or not self._wait(owner, timeout)):
@@ -47,7 +47,7 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """RuntimeError if this object does not hold it in this process."""
+        """Free the lock. Raise RuntimeError if this object does not hold it in this process."""
         owner, self._owner = self._owner, None
         if owner is None or _OWNER.unpack(owner)[0] != os.getpid():
             raise RuntimeError("release of a lock that is not held")
@@ -58,7 +58,7 @@ class Lock:
             tell(self._topic)
 
     def locked(self) -> bool:
-        """Whether somebody holds it, or has died with it."""
+        """Return whether somebody holds it, or has died with it."""
         return area.region().is_locked(self._name)
 
     def __enter__(self) -> bool:
@@ -68,7 +68,7 @@ class Lock:
         self.release()
 
     def _wait(self, owner: bytes, timeout: float | None) -> bool:
-        """Tries again whenever the lock has been released, or its holder has died."""
+        """Attempt to take the lock whenever it has been released, or its holder has died."""
         until = None if timeout is None else monotonic() + timeout
         region, inbox = area.region(), Inbox([self._topic], ends_at_stop=False)
         try:
@@ -94,7 +94,7 @@ def _has_ended(holder: bytes) -> bool:
 
 
 def _wait_for(inbox: Inbox, holder: bytes, left: float | None) -> None:
-    """Until the inbox has news, or the holder's process may have ended; at most ``left`` seconds."""
+    """Wait until the inbox has news, or the holder's process may have ended; at most ``left`` seconds."""
     pid, _, _ = _OWNER.unpack(holder)
     if pid == os.getpid():
         inbox.news.wait(left)
@@ -111,7 +111,7 @@ def _wait_for(inbox: Inbox, holder: bytes, left: float | None) -> None:
 
 
 def _descriptor_of(pid: int) -> int | None:
-    """None if the system has none for processes, or this one has ended."""
+    """Return a descriptor of the process; None if the system has none, or the process has ended."""
     opens: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
     try:
         return None if opens is None else opens(pid)

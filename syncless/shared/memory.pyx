@@ -1,4 +1,4 @@
-"""Region: memory that the processes of a server share, for Python; and Waker, by which a loop hears of messages.
+"""Region: memory that the processes of a server share, for Python; and Waker, which tells a loop of messages.
 
 region.h is the manual of the memory. Keys are bytes, whose hash() is the same in all processes that share a
 region: they come from one by fork. Nothing of Python runs between enter() and region_leave(), so a process
@@ -163,7 +163,8 @@ cdef inline data data_of(bytes value, int format, int64_t expires, int64_t numbe
 
 
 cdef class Region:
-    """Region(value_bytes, ring_bytes)\n--\n\nMade before the fork, it is the same in all processes. OSError."""
+    """Region(value_bytes, ring_bytes)\n--\n\nMade before the fork, it is the same in all processes. Raises
+    OSError."""
     cdef region* it
     cdef readonly size_t ring_bytes, value_bytes
     cdef int sender             # a socket without a name, by which loops are woken; -1: not made yet
@@ -183,10 +184,10 @@ cdef class Region:
         if self.sender >= 0:
             close(self.sender)
 
-    # -- the mutex ---------------------------------------------------------------------------------------------
+    # -- the mutex -------------------------------------------------------------------------------------------
 
     cdef int enter(self) except -1:
-        """Gets the mutex. Unavailable."""
+        """Get the mutex. Raise Unavailable."""
         cdef int error = region_enter(self.it, 0)
         return 0 if error == 0 else self.enter_later()
 
@@ -208,17 +209,17 @@ cdef class Region:
         return 0
 
     def await_turn(self) -> None:
-        """In an OS thread: returns when the mutex is free, or PATIENCE_NS later."""
+        """Return when the mutex is free, or PATIENCE_NS later. Called in an OS thread."""
         cdef int error
         with nogil:
             error = region_enter(self.it, PATIENCE_NS)
             if error == 0:
                 region_leave(self.it)
 
-    # -- counters ------------------------------------------------------------------------------------------------
+    # -- counters --------------------------------------------------------------------------------------------
 
     def add(self, bytes name not None, int64_t n) -> int:
-        """Adds to a counter; its new value. StoreFull, OverflowError, Unavailable."""
+        """Add to a counter and return its new value. Raise StoreFull, OverflowError or Unavailable."""
         cdef key k = key_of(name, COUNTER_ENTRY)
         cdef int64_t total = 0
         cdef int status
@@ -232,7 +233,7 @@ cdef class Region:
         return total
 
     def number(self, bytes name not None) -> int:
-        """A counter's value; 0 if there is none."""
+        """Return a counter's value; 0 if there is none."""
         cdef key k = key_of(name, COUNTER_ENTRY)
         cdef int64_t number = 0
         cdef uint32_t cell
@@ -244,7 +245,7 @@ cdef class Region:
         return number
 
     def drop_counter(self, bytes name not None) -> int:
-        """Its last value."""
+        """Drop a counter and return its last value."""
         cdef key k = key_of(name, COUNTER_ENTRY)
         cdef int64_t number = 0
         cdef uint32_t cell
@@ -256,10 +257,10 @@ cdef class Region:
         region_leave(self.it)
         return number
 
-    # -- values --------------------------------------------------------------------------------------------------
+    # -- values ----------------------------------------------------------------------------------------------
 
     def get(self, bytes name not None, bint remove=False) -> tuple | None:
-        """(format, bytes) of a value, which is removed if that is wanted; None if there is none."""
+        """Return (format, bytes) of a value, or None. With `remove`, also remove it."""
         cdef char[STACK_BYTES] stack
         cdef char* to = stack
         cdef char* grown = NULL
@@ -273,10 +274,10 @@ cdef class Region:
             while not done:
                 if size > room:
                     free(grown)
-                    grown = to = <char*> malloc(size)
-                    room = size
+                    grown = <char*> malloc(size)
                     if grown == NULL:
                         raise MemoryError
+                    to, room = grown, size
                 self.enter()
                 cell = values_find(self.it, &k, now)
                 size = values_entry(self.it, cell).data_bytes if cell else 0
@@ -292,7 +293,7 @@ cdef class Region:
             free(grown)
 
     def put(self, bytes name not None, int format, bytes value not None, int64_t expires_in) -> None:
-        """Sets a value for so many ns; 0: for good. StoreFull, Unavailable."""
+        """Set a value for that many ns; 0: without end. Raise StoreFull or Unavailable."""
         cdef key k = key_of(name, VALUE_ENTRY)
         cdef int64_t now = monotonic_ns()
         cdef data d = data_of(value, format, now + expires_in if expires_in else 0, 0)
@@ -304,7 +305,7 @@ cdef class Region:
             raise full()
 
     def put_if_missing(self, bytes name not None, int format, bytes value not None, int64_t expires_in) -> bool:
-        """As put(), if there is none. Whether it has."""
+        """Do as put() if there is no value. Return whether it was put."""
         cdef key k = key_of(name, VALUE_ENTRY)
         cdef int64_t now = monotonic_ns()
         cdef data d = data_of(value, format, now + expires_in if expires_in else 0, 0)
@@ -321,7 +322,7 @@ cdef class Region:
 
     def put_if_equal(self, bytes name not None, int old_format, bytes old not None,
                      int format, bytes value not None, int64_t expires_in) -> bool:
-        """As put(), if the present value is `old`. Whether it has."""
+        """Do as put() if the present value is `old`. Return whether it was put."""
         cdef key k = key_of(name, VALUE_ENTRY)
         cdef int64_t now = monotonic_ns()
         cdef data d = data_of(value, format, now + expires_in if expires_in else 0, 0)
@@ -340,7 +341,7 @@ cdef class Region:
         return equal
 
     def take(self, bytes name not None, int64_t n, int64_t most, int64_t each) -> int:
-        """Takes n turns of a rate, see values_take(): 0, or the ns until they could be had. StoreFull."""
+        """Take n turns of a rate, see values_take(). Return 0, or the ns until they are free. Raise StoreFull."""
         cdef key k = key_of(name, RATE_ENTRY)
         cdef int64_t left
         self.enter()
@@ -350,11 +351,11 @@ cdef class Region:
             raise full()
         return left
 
-    # -- locks ---------------------------------------------------------------------------------------------------
+    # -- locks -----------------------------------------------------------------------------------------------
 
     def lock(self, bytes name not None, bytes owner not None, bytes dead=None) -> bytes | None:
-        """Takes a lock that is free, or that of a `dead` owner: None. Else its present owner, who will say
-        when it is free."""
+        """Take a lock that is free or belongs to the `dead` owner, and return None; otherwise return its present
+        owner, who announces the release."""
         cdef char[STACK_BYTES] holder
         cdef key k = key_of(name, LOCK_ENTRY)
         cdef data mine = data_of(owner, 0, 0, 0)
@@ -377,7 +378,7 @@ cdef class Region:
         return holder[:size] if size else None
 
     def unlock(self, bytes name not None, bytes owner not None) -> int:
-        """Frees the lock: 1 if somebody waits for it, else 0; -1 if it is not this owner's."""
+        """Free the lock. Return 1 if somebody waits for it, else 0; -1 if it is not this owner's."""
         cdef key k = key_of(name, LOCK_ENTRY)
         cdef data mine = data_of(owner, 0, 0, 0)
         cdef uint32_t cell
@@ -398,10 +399,10 @@ cdef class Region:
         region_leave(self.it)
         return locked
 
-    # -- messages ------------------------------------------------------------------------------------------------
+    # -- messages --------------------------------------------------------------------------------------------
 
     def publish(self, bytes topic not None, int format, bytes value not None) -> int:
-        """The number of the message. The caller has looked at its size. Unavailable."""
+        """Return the number of the message. The caller has checked its size. Raise Unavailable."""
         cdef record r
         cdef uint64_t number
         cdef const char* name = topic
@@ -417,8 +418,7 @@ cdef class Region:
         return number
 
     cdef int wake_loops(self) except -1:
-        """All that sleep and have not been woken. A wake-up that cannot be sent is tried at the next
-        message."""
+        """Wake all loops that sleep. A wake-up that cannot be sent is attempted again at the next message."""
         cdef place found
         cdef int number = place_next_sleeper(self.it, 0, &found)
         while number >= 0:
@@ -434,7 +434,7 @@ cdef class Region:
         return 0
 
     def read(self, uint64_t at) -> tuple | None:
-        """(number, topic, format, data) of the message at this place of the ring; None if it has been
+        """Return (number, topic, format, data) of the message at this place of the ring; None if it has been
         overwritten."""
         cdef char[TOPIC_BYTES + 1] topic
         cdef record r
@@ -452,17 +452,17 @@ cdef class Region:
             free(to)
 
     def head(self) -> int:
-        """The place of the next message in the ring."""
+        """Return the place of the next message in the ring."""
         return ring_head(self.it)
 
     def tail(self) -> int:
-        """The place of the oldest message in the ring."""
+        """Return the place of the oldest message in the ring."""
         return ring_tail(self.it)
 
-    # -- places of loops -----------------------------------------------------------------------------------------
+    # -- places of loops -------------------------------------------------------------------------------------
 
     def owners_of_places(self) -> list:
-        """(place, pid, start) of each place that is taken."""
+        """Return (place, pid, start) of each place that is taken."""
         return [
             (i, self.it.place[i].pid, self.it.place[i].started)
             for i in range(MOST_PLACES)
@@ -470,13 +470,13 @@ cdef class Region:
         ]
 
     def free_place(self, int number, uint32_t pid, uint64_t started) -> None:
-        """Does nothing if it has another owner."""
+        """Free a place, unless it has another owner by now."""
         self.enter()
         place_free(self.it, number, pid, started)
         region_leave(self.it)
 
     def figures(self) -> dict:
-        """Counts and sizes in bytes."""
+        """Return counts, and sizes in bytes."""
         return {
             "messages": self.it.published,
             "overwritten": self.it.overwritten,
@@ -496,8 +496,8 @@ cdef object full():
 
 cdef class Waker(Watcher):
     """Waker(region, pid, started, deliver)\n--\n\nA datagram in its socket wakes this thread's loop, which then
-    calls deliver([(topic, place in the ring), ...], number of lost messages). That must not wait. SharedError,
-    OSError."""
+    calls deliver([(topic, place in the ring), ...], number of lost messages). That must not wait. Raises
+    SharedError, OSError."""
     cdef Region region
     cdef Loop loop
     cdef int fd, place          # -1: closed
@@ -547,7 +547,7 @@ cdef class Waker(Watcher):
         return self.look(<Loop> loop)
 
     cdef int look(self, Loop loop) except -1:
-        """Delivers a batch of messages; sleeps if there is no more."""
+        """Deliver a batch of messages; sleep if there are no more."""
         cdef char[TOPIC_BYTES + 1] topic
         cdef record r
         cdef int i, status
@@ -574,7 +574,7 @@ cdef class Waker(Watcher):
         return 0
 
     cdef bint is_asleep(self, region* it) noexcept:
-        """Says that it sleeps; False if a message has come at that moment."""
+        """Announce the sleep. Return False if a message has come at that moment."""
         self.sleep = max(self.sleep + 1, <uint64_t> monotonic_ns())
         place_sleeps(it, self.place, self.sleep)
         if ring_head(it) == self.at:
@@ -587,7 +587,7 @@ cdef class Waker(Watcher):
         return 0
 
     def close(self) -> None:
-        """Nothing is delivered any more. In any thread."""
+        """Deliver nothing any more. May be called in any thread."""
         cdef int fd = self.fd
         if fd >= 0:
             self.fd = -1
@@ -596,7 +596,7 @@ cdef class Waker(Watcher):
             self.region.free_place(self.place, self.pid, self.started)
 
     def leave_to_parent(self) -> None:
-        """In a child: the place is the parent's."""
+        """Leave the place to the parent. Called in a child."""
         cdef int fd = self.fd
         if fd >= 0:
             self.fd = -1

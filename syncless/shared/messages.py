@@ -2,8 +2,8 @@
 
 The ring of the region (ring.c) is the bounded queue of all subscribers. Each loop that has subscribers has a
 Hub. The hub's Waker tells it of new messages, and the hub notes for each subscriber where in the ring its
-messages are. A subscriber reads them from there. So a slow one costs a number for each message, and is told
-how many were overwritten before it came to them.
+messages are. A subscriber reads them from there. So a slow subscriber costs one number per message, and
+learns how many messages were overwritten before it read them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from syncless.shared.errors import InvalidName, Lagged
 from syncless.shared.memory import Waker
 
 INTERNAL = b"\xff"
-"""With this begin the topics that are our own, and no name in UTF-8."""
+"""First byte of our own topics, with which no name in UTF-8 begins."""
 
 
 class Message(NamedTuple):
-    """What a subscriber gets."""
+    """A message, as a subscriber gets it."""
 
     topic: str
     data: Any
@@ -42,12 +42,12 @@ class Message(NamedTuple):
 
 
 def publish(topic: str, message: Any) -> int:
-    """Sends a message to all subscribers of the topic, in all workers. Returns its number. It waits for
-    nobody, and is delivered at most once.
+    """Send a message to all subscribers of the topic, in all workers, and return its number. The call waits
+    for nobody, and each subscriber gets the message at most once.
 
     ``topic``: 1 to 250 bytes of UTF-8. ``message``: bytes, str, or what JSON can carry, of at most
-    `Limits.shared_message_bytes`. Messages of one publisher arrive in their order. InvalidName, UnfitValue,
-    TooLarge, Unavailable.
+    `Limits.shared_message_bytes`. Messages of one publisher arrive in their order. Raises InvalidName,
+    UnfitValue, TooLarge or Unavailable.
     """
     name = name_of(topic, "topic")
     coded = encode(message, area.largest_message(), "shared_message_bytes")
@@ -57,7 +57,7 @@ def publish(topic: str, message: Any) -> int:
 
 
 def tell(topic: bytes) -> None:
-    """Sends nothing but a wake-up, to an Inbox for an internal topic."""
+    """Wake each Inbox of an internal topic."""
     area.region().publish(topic, 0, b"")
 
 
@@ -80,8 +80,8 @@ class Inbox:
         self.begins_at = self._hub.add(self)
 
     def note(self, place: int, tail: int) -> None:
-        """A message is at this place of the ring. Notes of messages that are gone go, too, so there are no
-        more than the ring has."""
+        """Note the place of a message in the ring. Drop the notes of overwritten messages, so there are never
+        more notes than messages in the ring."""
         places = self.places
         while places and places[0] < tail:
             places.popleft()
@@ -114,7 +114,7 @@ class Hub:
         self.waker = Waker(area.region(), os.getpid(), start, self.deliver)
 
     def add(self, inbox: Inbox) -> int:
-        """Returns the place of its first message."""
+        """Add an inbox, and return the place of its first message."""
         self._all[inbox] = None
         for topic in inbox.topics:
             self._of_topic.setdefault(topic, {})[inbox] = None
@@ -123,7 +123,7 @@ class Hub:
         return area.region().head()
 
     def remove(self, inbox: Inbox) -> None:
-        """The last one takes the hub along."""
+        """Remove an inbox. The last one takes the hub along."""
         self._all.pop(inbox, None)
         self._with_patterns.pop(inbox, None)
         for topic in inbox.topics:
@@ -137,7 +137,8 @@ class Hub:
             self.waker.close()
 
     def deliver(self, found: list[tuple[bytes, int]], lost: int) -> None:
-        """Called by the waker. Copies, because a finaliser may close a subscription at any time."""
+        """Note new messages. Called by the waker. Loops over copies, because a finaliser may close a
+        subscription at any time."""
         if lost:
             for inbox in list(self._all):
                 inbox.lose(lost)
@@ -156,7 +157,7 @@ class Hub:
                         inbox.note(place, tail)
 
     def end(self) -> None:
-        """The server stops."""
+        """End all inboxes that end with the server. Called when it stops."""
         for inbox in list(self._all):
             if inbox.ends_at_stop:
                 inbox.close()
@@ -169,11 +170,11 @@ class Hub:
 
 _hubs: dict[Loop, Hub] = {}
 _of_parents: list[Hub] = []
-"""In a child: the loop there may still name their wakers."""
+"""The hubs of the parent, kept in a child: the loop there may still refer to their wakers."""
 
 
 def hub_of(loop: Loop) -> Hub:
-    """That of the present thread's loop. SharedError, OSError, Unavailable."""
+    """Return the hub of this thread's loop. Raise SharedError, OSError or Unavailable."""
     hub = _hubs.get(loop)
     if hub is None:
         start = area.own_start()
@@ -185,7 +186,7 @@ def hub_of(loop: Loop) -> Hub:
 
 
 def free_places_of_dead() -> None:
-    """Of processes that were killed while they were awake: nobody has met their sockets."""
+    """Free the places of processes that were killed while awake: no publisher has met their sockets."""
     region = area.region()
     for place, pid, start in region.owners_of_places():
         if not area.is_alive(pid, start):
@@ -209,11 +210,11 @@ at_fork(in_child=_leave_to_parent)
 
 
 class Subscription:
-    """What subscribe() returns: messages, oldest first, from the moment it was made.
+    """The result of subscribe(): messages, oldest first, from the moment it was made.
 
-    ``for message in subscription`` waits for the next one, and so does ``async for`` in an event loop of
-    syncless. Both end when the server is told to stop, or the subscription is closed: at the end of ``with``,
-    or when nothing refers to it.
+    ``for message in subscription`` waits for the next message; in an event loop of syncless, ``async for`` does,
+    too. Both end when the server is told to stop, or when the subscription is closed: at the end of ``with``, or
+    when nothing refers to it.
     """
 
     _inbox: Inbox | None = None
@@ -227,8 +228,9 @@ class Subscription:
             self._inbox = Inbox([name for name in names if b"*" not in name], patterns)
 
     def get(self, timeout: float | None = None) -> Message | None:
-        """Waits for the next message, at most so many seconds. None: the time is over, or the subscription
-        has `ended`. Lagged if messages are missing here; the next call goes on behind them."""
+        """Return the next message, after waiting for at most ``timeout`` seconds. Return None if the time is over
+        or the subscription has `ended`. Raise Lagged if messages are missing here; the next call continues
+        behind them."""
         inbox = self._inbox
         until = None if timeout is None else monotonic() + timeout
         while inbox is not None and not inbox.ended:
@@ -245,17 +247,17 @@ class Subscription:
 
     @property
     def ended(self) -> bool:
-        """Whether no message will come any more."""
+        """Whether no more messages will come."""
         return self._inbox is None or self._inbox.ended
 
     def close(self) -> None:
-        """Who waits for a message is told that there will be none. Does nothing if it is closed."""
+        """End the subscription: a waiting get() returns None. Closing it again does nothing."""
         if self._inbox is not None:
             self._inbox.close()
 
     @staticmethod
     def _next(inbox: Inbox) -> Message | None:
-        """The next message, if it has come. Lagged."""
+        """Return the next message, if it has come. Raise Lagged."""
         places = inbox.places
         found: tuple[int, bytes, int, bytes] | None = None
         while places and (found := area.region().read(places[0])) is None:
@@ -307,11 +309,11 @@ S = TypeVar("S", bound=Subscription)
 
 
 def subscribe(*topics: str) -> Subscription:
-    """Listens for messages of these topics from now on. ``*`` in a topic stands for any characters:
+    """Subscribe to the messages of these topics from now on. ``*`` in a topic stands for any characters:
     ``subscribe("news", "room:*")``.
 
-    A message is a tuple (topic, data, number). A subscriber that has not read for so long that the ring was
-    written over (`Limits.shared_ring_bytes`) gets Lagged in their place. InvalidName, Unavailable.
+    A message is a tuple (topic, data, number). A subscriber whose messages were overwritten before it read them
+    (`Limits.shared_ring_bytes`) gets Lagged in their place. Raises InvalidName or Unavailable.
     """
     return Subscription(*topics)
 

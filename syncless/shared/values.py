@@ -1,5 +1,5 @@
-"""Counter, Mapping, RateLimit: values that all workers share. Each operation is atomic, and is seen by all at
-once."""
+"""Counter, Mapping, RateLimit: values that all workers share. Each operation is atomic, and all workers see
+its result at once."""
 
 from __future__ import annotations
 
@@ -17,33 +17,34 @@ _VALUE_LIMIT = "shared_value_bytes (a quarter of it)"
 
 
 class Counter:
-    """A number that all workers change and see. It is never dropped to make room.
+    """A number that all workers share. It is never dropped to make room.
 
-    ``name``: 1 to 250 bytes of UTF-8. InvalidName.
+    ``name``: 1 to 250 bytes of UTF-8. Raises InvalidName.
     """
 
     def __init__(self, name: str):
         self._name = name_of(name)
 
     def add(self, n: int = 1) -> int:
-        """Adds n, which may be negative. Returns the new value. OverflowError beyond 64 bits; StoreFull."""
+        """Add n, which may be negative, and return the new value. Raise OverflowError beyond 64 bits, or
+        StoreFull."""
         return area.region().add(self._name, n)
 
     def get(self) -> int:
-        """The present value; 0 if nobody has added anything."""
+        """Return the current value; 0 if nobody has added anything."""
         return area.region().number(self._name)
 
     def clear(self) -> int:
-        """Sets it to 0 and gives its memory back. Returns the last value."""
+        """Set the counter to 0, free its memory, and return its last value."""
         return area.region().drop_counter(self._name)
 
 
 class Mapping:
-    """Values by key that all workers share: a cache. When its memory is full, values are dropped, see
+    """Values by key that all workers share: a cache. When its memory is full, values are dropped; see
     `Limits.shared_value_bytes`.
 
     ``name``: 1 to 250 bytes of UTF-8, as are keys. A value is bytes, str, or what JSON can carry: a tuple
-    comes back as a list. InvalidName.
+    comes back as a list. Raises InvalidName.
     """
 
     def __init__(self, name: str):
@@ -53,26 +54,26 @@ class Mapping:
         return self._prefix + name_of(key, "key")
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value, or the default if there is none."""
+        """Return the value, or the default if there is none."""
         found = area.region().get(self._key(key))
         return default if found is None else decode(*found)
 
     def pop(self, key: str, default: Any = None) -> Any:
-        """Removes the value, and returns it or the default. One caller gets it."""
+        """Remove the value and return it, or return the default. Only one caller gets it."""
         found = area.region().get(self._key(key), True)
         return default if found is None else decode(*found)
 
     def set(self, key: str, value: Any, ttl: float | None = None) -> None:
-        """``ttl``: seconds after which the value is gone; None: none. UnfitValue, TooLarge, StoreFull,
-        ValueError."""
+        """Set the value. It expires after ``ttl`` seconds; with None, it does not expire. Raise UnfitValue,
+        TooLarge, StoreFull or ValueError."""
         area.region().put(self._key(key), *self._encode(value), _ns(ttl))
 
     def add(self, key: str, value: Any, ttl: float | None = None) -> bool:
-        """As set(), if there is no value. Returns whether it has set it."""
+        """Do as set() if there is no value. Return whether the value was set."""
         return area.region().put_if_missing(self._key(key), *self._encode(value), _ns(ttl))
 
     def compare_and_set(self, key: str, old: Any, new: Any, ttl: float | None = None) -> bool:
-        """As set(), if the present value is `old`. Returns whether it has set it."""
+        """Do as set() if the current value is `old`. Return whether the value was set."""
         return area.region().put_if_equal(self._key(key), *self._encode(old), *self._encode(new), _ns(ttl))
 
     def _encode(self, value: Any) -> tuple[int, bytes]:
@@ -80,7 +81,7 @@ class Mapping:
 
 
 def _ns(ttl: float | None) -> int:
-    """0: for good."""
+    """Return nanoseconds; 0: without end."""
     if ttl is None:
         return 0
     if not 0 < ttl < 1e9:
@@ -89,10 +90,10 @@ def _ns(ttl: float | None) -> int:
 
 
 class RateLimit:
-    """At most so many turns in a time, of all workers: `RateLimit("logins", "10/second")`.
+    """A limit on turns per time, for all workers together: `RateLimit("logins", "10/second")`.
 
-    10 may be taken at once; each comes back a tenth of a second after it was taken. ``rate``: a number, a
-    slash, and second, minute, hour or day, with a number of them if it is not one ("100/15 minutes").
+    Ten turns may be taken at once; each turn returns a tenth of a second after it was taken. ``rate`` is a number,
+    a slash, and second, minute, hour or day, optionally with a number of them ("100/15 minutes"). Raises
     InvalidName.
     """
 
@@ -108,12 +109,12 @@ class RateLimit:
         self._each = max(1, seconds * 10**9 // self._most)
 
     def take(self, n: int = 1) -> float:
-        """Takes n turns and returns 0.0; or takes none, and returns the seconds until it could. ValueError
-        if it never could; StoreFull."""
+        """Take n turns and return 0.0; or take none, and return the seconds until they are free. Raise ValueError
+        if they never can be, or StoreFull."""
         if not 0 < n <= self._most:
             raise ValueError(f"from 1 to {self._most} turns can be taken at once, not {n}")
         return area.region().take(self._name, n, self._most, self._each) / 1e9
 
     def allow(self, n: int = 1) -> bool:
-        """Whether it has taken n turns; see take()."""
+        """Take n turns if they are free. Return whether they were taken; see take()."""
         return not self.take(n)

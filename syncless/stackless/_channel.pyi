@@ -5,7 +5,7 @@ from typing import Any
 from syncless.stackless._tasklet import tasklet
 
 class channel:
-    """A sender and a receiver meet in it. The first of the two waits for the other.
+    """A meeting point of a sender and a receiver. The first of the two waits for the other.
 
     If a receiver is killed or interrupted before its turn, the next receiver gets its value. Until there
     is one, the channel keeps the value, which counts in `balance` like a sender.
@@ -17,22 +17,22 @@ class channel:
     def balance(self) -> int:
         """Number of waiting tasklets: positive for senders, negative for receivers."""
     def send(self, value: Any) -> None:
-        """Hands the value to a receiver, and waits until there is one."""
+        """Wait for a receiver, and hand it the value."""
     def receive(self) -> Any:
-        """Takes a value from a sender, and waits until there is one. Raises it if it was sent as an
-        exception. ValueError if the channel is closed."""
+        """Wait for a sender, and return its value, or raise it if it was sent as an exception. Raise
+        ValueError if the channel is closed."""
     def send_exception(self, exc: type[BaseException], *args: Any) -> None:
-        """Raises exc(*args) in the receiver."""
+        """Raise exc(*args) in the receiver."""
     def send_throw(self, exc: Any = None, val: Any = None, tb: TracebackType | None = None) -> None:
-        """Raises the exception, as throw() does, in the receiver."""
+        """Raise the exception, as throw() does, in the receiver."""
     def send_sequence(self, seq: Iterable[Any]) -> int:
-        """Sends each item. Returns their number."""
+        """Send each item. Return their number."""
     def __iter__(self) -> channel: ...
     def __next__(self) -> Any: ...
     def clear(self) -> None:
-        """Kills all tasklets that wait for it, in order, and drops the values that it keeps."""
+        """Kill all tasklets that wait for it, in order, and drop the values that it keeps."""
     def close(self) -> None:
-        """Refuses further waits. Tasklets that wait already can still be met."""
+        """Refuse further waits. Tasklets that wait already can still be met."""
     def open(self) -> None: ...
     @property
     def closed(self) -> bool:
@@ -49,8 +49,8 @@ class channel:
 _Callback = Callable[[channel, tasklet, bool, bool], object]
 
 def set_channel_callback(callback: _Callback | None) -> _Callback | None:
-    """Calls callback(channel, tasklet, sending, willblock) before each action on a channel; None stops that.
-    Returns the previous callback."""
+    """Call callback(channel, tasklet, sending, willblock) before each action on a channel; None stops that.
+    Return the previous callback."""
 
 def get_channel_callback() -> _Callback | None:
-    """The present callback, or None."""
+    """Return the present callback, or None."""

@@ -13,7 +13,7 @@ class StatefulTasklet(Tasklet[Any]):
 
     @property
     def alive(self) -> bool:
-        """Whether it can still run."""
+        """Whether the tasklet can still run."""
     @property
     def blocked(self) -> bool:
         """Whether it waits for a channel, for input or output, or for a time."""
@@ -57,12 +57,12 @@ class StatefulTasklet(Tasklet[Any]):
     atomic: bool
     ignore_nesting: bool
     def set_atomic(self, flag: bool) -> bool:
-        """A section in which it must not be preempted. Returns the flag's last value."""
+        """A section in which it must not be preempted. Return the flag's last value."""
     def set_ignore_nesting(self, flag: bool) -> bool: ...
     @property
     def context_id(self) -> int: ...
     def set_context(self: _Self, context: Context) -> _Self:
-        """The contextvars.Context in which it will run. RuntimeError if it runs already. Returns the
+        """The contextvars.Context in which it will run. Raise RuntimeError if it runs already. Return the
         tasklet."""
     def context_run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """function(*args, **kwargs) in its context."""

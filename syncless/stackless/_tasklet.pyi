@@ -22,46 +22,46 @@ class tasklet(TracedTasklet):
         args: Iterable[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> tasklet:
-        """The function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds.
-        Returns the tasklet."""
+        """Set the function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds.
+        Return the tasklet."""
     def setup(self, *args: Any, **kwargs: Any) -> tasklet:
-        """Binds the arguments and inserts the tasklet. Returns it. RuntimeError if it is alive."""
+        """Bind the arguments and insert the tasklet. Return it. Raise RuntimeError if it is alive."""
     def insert(self) -> tasklet:
-        """Puts it at the end of its thread's run queue. One that sleeps is woken. RuntimeError if it is dead
-        or blocked. Returns the tasklet."""
+        """Put it at the end of its thread's run queue. One that sleeps is woken. Raise RuntimeError if it is
+        dead or blocked. Return the tasklet."""
     def remove(self) -> tasklet:
-        """Takes it out of its thread's run queue: it is paused. The running one stops here. RuntimeError if
-        it is blocked."""
+        """Take it out of its thread's run queue: it is paused. The running one stops here. Raise RuntimeError
+        if it is blocked."""
     def run(self) -> Any:
-        """Runs it now. The present tasklet goes to the end of the run queue, followed by the tasklets before
-        this one. A tasklet of another thread runs next in that thread. Returns the `tempval` of the present
+        """Run it now. The present tasklet goes to the end of the run queue, followed by the tasklets before
+        this one. A tasklet of another thread runs next in that thread. Return the `tempval` of the present
         one."""
     def switch(self) -> Any:
-        """Runs it now; the present tasklet is paused. RuntimeError if it belongs to another thread. Returns
-        the `tempval` of the present one."""
+        """Run it now, and pause the present tasklet. Raise RuntimeError if it belongs to another thread.
+        Return the `tempval` of the present one."""
     def kill(  # type: ignore[override]
         self, pending: Any = False, *, exception: Any = ..., block: bool = True, timeout: float | None = None
     ) -> bool | None:
-        """Raises TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is
+        """Raise TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is
         dead."""
     def raise_exception(self, exc_class: type[BaseException], *args: Any) -> None:
-        """Raises exc_class(*args) in it, now."""
+        """Raise exc_class(*args) in it, now."""
     def throw(
         self, exc: Any = None, val: Any = None, tb: TracebackType | None = None, pending: bool = False
     ) -> None:
-        """Raises the exception in it, now, or when its turn comes (`pending`). RuntimeError if it is dead,
-        except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
+        """Raise the exception in it, now, or when its turn comes (`pending`). Raise RuntimeError if it is
+        dead, except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
     def bind_thread(self, thread_id: int | None = None) -> None:
-        """Lets a tasklet that has not started belong to another thread, by default this one. RuntimeError if
-        it is in a run queue or has started; ValueError if there is no such thread."""
+        """Let a tasklet that has not started belong to another thread, by default this one. Raise
+        RuntimeError if it is in a run queue or has started, ValueError if there is no such thread."""
 
 class Preemption(BytecodeLimit): ...
 
 def schedule(retval: Any = ...) -> Any:
-    """Lets the other ready tasklets run once. Returns `retval`, or the present tasklet."""
+    """Let the other ready tasklets run once. Return `retval`, or the present tasklet."""
 
 def schedule_remove(retval: Any = ...) -> Any:
-    """As schedule(), but pauses the present tasklet until it is inserted again."""
+    """Like schedule(), but pause the present tasklet until it is inserted again."""
 
 def run(
     timeout: int = 0,
@@ -70,32 +70,31 @@ def run(
     ignore_nesting: bool = False,
     totaltimeout: bool = False,
 ) -> tasklet | None:
-    """Runs the others until none is ready and none waits for input, output or a time. Raises what no tasklet
+    """Run the others until none is ready and none waits for input, output or a time. Raise what no tasklet
     has caught.
 
     `timeout`: a tasklet that runs more bytecodes than this in one turn is paused at its next call, jump back
     or beginning of a function, and returned; with `soft` run() ends at its next switch instead, and returns
-    None. `totaltimeout`: in all their turns together.
-    `threadblock`: while tasklets wait for channels, waits for another thread that may meet them.
-    `ignore_nesting` changes nothing: a tasklet can be interrupted at any depth. Within a run() that has a
-    timeout, further ones have none.
+    None. `totaltimeout`: in all their turns together. `threadblock`: while tasklets wait for channels, wait
+    for another thread that may meet them. `ignore_nesting` changes nothing: a tasklet can be interrupted at
+    any depth. A nested run() has no timeout of its own; the outer one applies.
     """
 
 def getcurrent() -> tasklet:
-    """The running tasklet."""
+    """Return the running tasklet."""
 
 def getmain() -> tasklet:
     """This thread's main tasklet."""
 
 def getruncount() -> int:
-    """How many tasklets are in the run queue, the running one included."""
+    """Return the number of tasklets in the run queue, including the running one."""
 
 def getcurrentid() -> int:
-    """A number that identifies the running tasklet."""
+    """Return a number that identifies the running tasklet."""
 
 def get_thread_info(thread_id: int | None = None, flags: int = 0) -> tuple[Any, ...]:
-    """(main tasklet, current tasklet, run count) of a thread, by default this one. RuntimeError, which is a
-    ValueError, too, if there is no such thread.
+    """Return (main tasklet, current tasklet, run count) of a thread, by default this one. Raise RuntimeError,
+    which is also a ValueError, if there is no such thread.
 
     `flags` with bit 30 adds three figures of Stackless's C stacks, of which there are none here: always 0,
     0 and None. Bit 31 adds a list: the tasklet whose run() has a timeout, or None, and all that are in
@@ -103,19 +102,20 @@ def get_thread_info(thread_id: int | None = None, flags: int = 0) -> tuple[Any, 
     """
 
 def getthreads() -> list[int]:
-    """The ids of the threads that have tasklets, this one first."""
+    """Return the ids of the threads that have tasklets, this one first."""
 
 def switch_trap(delta: int = 0) -> int:
-    """While the sum of all deltas is not 0, a switch raises RuntimeError. Returns the sum as it was."""
+    """Add a delta: while the sum of all deltas is not 0, a switch raises RuntimeError. Return the previous
+    sum."""
 
 def getdebug() -> bool:
-    """Whether this is a debugging build of Stackless's interpreter: False."""
+    """Return whether this is a debugging build of Stackless's interpreter: False."""
 
 def getuncollectables() -> list[Any]:
-    """The objects that Stackless could not free: none."""
+    """Return the objects that Stackless could not free: an empty list."""
 
 def enable_softswitch(flag: bool) -> bool:
-    """Greenlets switch on the C stack, always. Returns False."""
+    """Greenlets switch on the C stack, always. Return False."""
 
 class atomic:
     """with atomic(): the tasklet must not be preempted."""

@@ -11,11 +11,11 @@ _ScheduleCallback = Callable[[Any, Any], object]
 
 def when_idle(loop: Loop) -> None: ...
 def set_schedule_callback(callback: _ScheduleCallback | None) -> _ScheduleCallback | None:
-    """Calls callback(before, next) at each switch, in the tasklet that goes on; None stops that. It must not
-    switch. Returns the previous callback."""
+    """Call callback(before, next) at each switch, in the tasklet that goes on; None stops that. It must not
+    switch. Return the previous callback."""
 
 def get_schedule_callback() -> _ScheduleCallback | None:
-    """The present callback, or None."""
+    """Return the present callback, or None."""
 
 class bomb:
     """An exception as a value: a tasklet that receives it from a channel raises it."""
@@ -31,7 +31,7 @@ _ErrorHandler = Callable[[type[BaseException], BaseException, TracebackType | No
 
 def set_error_handler(handler: _ErrorHandler | None) -> _ErrorHandler | None:
     """handler(type, value, traceback) of exceptions that no tasklet has caught; None: they are raised in
-    run(). Returns the last one."""
+    run(). Return the last one."""
 
 class Guard:
     """The attributes dont_raise, exception_handler and context_manager_getter of one tasklet."""

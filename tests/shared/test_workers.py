@@ -253,16 +253,22 @@ def test_chat_of_all_workers(tmp_path):
     pytest.importorskip("flask", reason="flask is not installed")
     found = re.search(r'^```python title="chat.py"\n(.*?)^```', PAGE.read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "chat.py").write_text(found[1])
-    running = Program(tmp_path, ["--workers", "4"], application="chat:app")
-    try:
+    with contextlib.ExitStack() as opened:
+        running = Program(tmp_path, ["--workers", "4"], application="chat:app")
+        opened.callback(running.end)
+
+        def connected():
+            client = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
+            return opened.enter_context(contextlib.closing(client))
+
         listeners = []
         for _ in range(8):
-            client = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
+            client = connected()
             client.request("GET", "/lines")
-            listeners.append(client.getresponse())
+            listeners.append(opened.enter_context(contextlib.closing(client.getresponse())))
             assert listeners[-1].readline() == f"data: hello, number {len(listeners)}\n".encode()
             assert listeners[-1].readline() == b"\n"
-        speaker = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
+        speaker = connected()
         statuses = []
         for number in range(30):
             speaker.request("POST", "/say", f"line\n{number}")
@@ -275,5 +281,3 @@ def test_chat_of_all_workers(tmp_path):
             for number in said:
                 assert listener.readline() == f"data: line {number}\n".encode()
                 listener.readline()
-    finally:
-        running.end()

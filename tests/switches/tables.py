@@ -46,6 +46,7 @@ NOT_NULL: dict[str, str] = {
     "PyTuple_GET_ITEM": "a macro: a field of a tuple that is full",
     "PyList_GET_ITEM": "a macro: a field of a list that is full",
     "PyMemoryView_GET_BUFFER": "a macro: an address in the object",
+    "values_entry": "an address in the region, by the number of a cell",
     "PyFrame_GetCode": "each frame has one",
     "PyGreenlet_GetCurrent": "a thread that runs has one",
     "syncless_slot": "an address in a type",

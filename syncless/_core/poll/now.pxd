@@ -1,4 +1,4 @@
-"""The answer of poll(2) for one descriptor at this moment, without waiting."""
+"""The result of poll(2) for one descriptor at this moment, without waiting."""
 
 from syncless._core.poll.poller cimport READ, WRITE
 

@@ -4,15 +4,15 @@ from typing import Any, Generic, TypeVar
 _T = TypeVar("_T")
 
 class Queue(Generic[_T]):
-    """First in, first out (queue.Queue, whose Empty and Full it raises). A maxsize of
-    0 means no bound."""
+    """A FIFO queue, like queue.Queue; it raises queue.Empty and queue.Full. A maxsize
+    of 0 means no bound."""
 
     maxsize: int
     def __init__(self, maxsize: int = 0) -> None: ...
     def put(self, item: _T, block: bool = True, timeout: float | None = None) -> None:
-        """Adds an item, waiting for room at most `timeout` seconds, then raises queue.Full."""
+        """Add an item. Wait for room for at most `timeout` seconds, then raise queue.Full."""
     def get(self, block: bool = True, timeout: float | None = None) -> _T:
-        """Takes the first item, waiting for one at most `timeout` seconds, then raises queue.Empty."""
+        """Take the first item. Wait for one for at most `timeout` seconds, then raise queue.Empty."""
     def put_nowait(self, item: _T) -> None: ...
     def get_nowait(self) -> _T: ...
     def qsize(self) -> int: ...
@@ -22,22 +22,23 @@ class Queue(Generic[_T]):
     def __bool__(self) -> bool: ...
 
 class LifoQueue(Queue[_T]):
-    """Last in, first out (queue.LifoQueue)."""
+    """A LIFO queue, like queue.LifoQueue."""
 
 class PriorityQueue(Queue[_T]):
-    """The least item first (queue.PriorityQueue). An item is compared in its
-    put(), which raises the error if that fails."""
+    """A queue that returns the least item first, like queue.PriorityQueue.
+    put() compares the item, and raises the error if that fails."""
 
 class JoinableQueue(Queue[_T]):
     """A Queue whose join() waits until task_done() has been called for each
-    item (queue.Queue)."""
+    item, as in queue.Queue."""
     @property
     def unfinished(self) -> int:
         """Number of items put in for which task_done() has not been called."""
     def task_done(self) -> None:
-        """Says that an item that was taken has been processed. ValueError if all have been."""
+        """Report that a taken item has been processed. Raise ValueError if called more often than there were
+        items."""
     def join(self, timeout: float | None = None) -> bool:
-        """Waits until all items have been processed, at most `timeout` seconds. Returns whether they
+        """Wait until all items have been processed, for at most `timeout` seconds. Return whether they
         have."""
 
 class Channel(Generic[_T]):
@@ -55,14 +56,14 @@ class Channel(Generic[_T]):
     balance: int
     closed: bool
     def send(self, value: _T, timeout: float | None = None) -> None:
-        """Gives the value to a receiver; waits for one. TimeoutError after `timeout` seconds, ValueError if
-        closed."""
+        """Wait for a receiver, and give it the value. Raise TimeoutError after `timeout` seconds, ValueError
+        if the channel is closed."""
     def send_exception(self, exception: BaseException | type[BaseException], *args: Any) -> None:
-        """Raises an exception (an instance, or a class with its arguments) in the receiver."""
+        """Raise an exception (an instance, or a class with its arguments) in the receiver."""
     def receive(self, timeout: float | None = None) -> _T:
-        """Takes a value from a sender; waits for one. TimeoutError after `timeout` seconds, ValueError if
-        closed."""
+        """Wait for a sender, and return its value. Raise TimeoutError after `timeout` seconds, ValueError if
+        the channel is closed."""
     def close(self) -> None:
-        """Closes the channel: waiting tasklets get a ValueError, and iteration ends."""
+        """Close the channel: waiting tasklets get a ValueError, and iteration ends."""
     def __iter__(self) -> Iterator[_T]: ...
     def __next__(self) -> _T: ...

@@ -24,27 +24,28 @@ _T = TypeVar("_T")
 
 def set_chance(number: int) -> None: ...
 def readable(fd: Any) -> Case:
-    """For select(): ready when a descriptor (an int, or an object with fileno()) can be read without waiting,
-    or has failed."""
+    """Return a case for select() that is ready when a descriptor (an int, or an object with fileno()) can be
+    read without waiting, or has failed."""
 
 def writable(fd: Any) -> Case:
-    """For select(): ready when a descriptor can be written without waiting, or has failed."""
+    """Return a case for select() that is ready when a descriptor can be written without waiting, or has
+    failed."""
 
 def after(seconds: float | None) -> Case:
-    """For select(): ready after `seconds`."""
+    """Return a case for select() that is ready after `seconds`."""
 
 def putting(queue: Queue[_T], item: _T) -> Case:
-    """For select(): puts the item into the queue when there is room."""
+    """Return a case for select() that puts the item into the queue when there is room."""
 
 def sending(channel: Any, value: Any) -> Case:
-    """For select(): sends the value on the channel when there is a receiver."""
+    """Return a case for select() that sends the value on the channel when there is a receiver."""
 
 def select(cases: Iterable[Any], timeout: float | None = None) -> tuple[int, Any] | tuple[None, None]:
-    """Waits until the first of the cases is ready, and takes it. Returns its index and its value; (None,
-    None) after `timeout` seconds.
+    """Wait until one of the cases is ready, and take it. Return its index and its value, or (None, None)
+    after `timeout` seconds.
 
     A case is a channel (receive), a queue (get), an event (set), a tasklet (ended), a lock or semaphore
     (acquire), an AsyncResult, a socket or descriptor (can be read); or what sending(), putting(), readable(),
-    writable() and after() return. Of several ready cases one is chosen at random. The value is the one that
-    was received or taken, else None. An exception of receive() is raised.
+    writable() and after() return. Of several ready cases one is chosen at random. The value is the received
+    or taken value, else None. An exception from receive() is raised.
     """

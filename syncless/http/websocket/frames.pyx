@@ -314,7 +314,7 @@ cdef class Frames:
         return made
 
     cdef bytes control(self, int opcode, bytes data):
-        """Return a control frame. ValueError if the data does not fit."""
+        """Return a control frame. Raise ValueError if the data does not fit."""
         return self.library.frame(opcode, data)
 
     cdef tuple read_close(self):

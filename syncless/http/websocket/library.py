@@ -42,8 +42,8 @@ UNPACKED = [Unpacked()]
 
 
 def handshake(request: Request, compression: bool) -> tuple[list[tuple[str, str]], PerMessageDeflate | None]:
-    """Return the fields of the 101 response to a request, and what is agreed upon of compression. ValueError if the
-    handshake is malformed."""
+    """Return the fields of the 101 response to a request, and what is agreed upon of compression. Raise
+    ValueError if the handshake is malformed."""
     offered = Headers()
     for name in FIELDS:
         value = request.field(name.lower())
@@ -66,7 +66,7 @@ def parse(
 
 
 def frame(opcode: int, data: bytes) -> bytes:
-    """Return a frame of the server. ValueError if the data does not fit into a control frame."""
+    """Return a frame of the server. Raise ValueError if the data does not fit into a control frame."""
     try:
         return Frame(Opcode(opcode), data).serialize(mask=False)
     except ProtocolError as error:

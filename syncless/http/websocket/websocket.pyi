@@ -49,30 +49,30 @@ class WebSocket:
         headers: list[tuple[str, str]] | None = None,
         compression: bool = True,
     ) -> None:
-        """Answers the handshake. BadRequest or UpgradeRequired if the client's is wrong: the server answers
+        """Answer the handshake. BadRequest or UpgradeRequired if the client's is wrong: the server answers
         400 or 426 to it."""
     def check(self, compression: bool = True) -> tuple[list[tuple[str, str]], Sequence[Any]]:
-        """The fields of the handshake's response, and what it says of compression. BadRequest or
+        """Return the fields of the handshake's response, and what it says of compression. BadRequest or
         UpgradeRequired if the client's is wrong."""
     def receive(self) -> str | bytes | None:
-        """The next message: str for text, bytes for binary; None when the WebSocket has been closed. Answers
-        pings meanwhile, and sends them when the client is silent (Limits.ping_seconds)."""
+        """Return the next message: str for text, bytes for binary; None when the WebSocket has been closed.
+        Answers pings meanwhile, and sends them when the client is silent (Limits.ping_seconds)."""
     def __iter__(self) -> Iterator[str | bytes]: ...
     def __next__(self) -> str | bytes: ...
     def send(self, message: str | bytes | bytearray | memoryview) -> None:
-        """Sends a text or a binary message, waiting while the client is slow. WebSocketClosed if it is
+        """Send a text or a binary message, waiting while the client is slow. WebSocketClosed if it is
         closed. If a Timeout or kill() cuts the wait, the client gets the message as a whole or not at all."""
     def ping(self, payload: bytes = b"") -> None:
-        """Sends a ping of up to 125 bytes."""
+        """Send a ping of up to 125 bytes."""
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Sends a close frame and waits for the client's, for at most CLOSE_SECONDS. Harmless if it is closed
+        """Send a close frame and wait for the client's, for at most CLOSE_SECONDS. Harmless if it is closed
         already."""
     def send_close(self, code: int, reason: str) -> None:
-        """Sends a close frame. WebSocketClosed."""
+        """Send a close frame. WebSocketClosed."""
     def tell_stop(self) -> None:
         """The server stops: sends a close frame, once."""
     def answer_close(self) -> None:
-        """Answers the client's close frame, if it has come: nothing can be sent any more."""
+        """Answer the client's close frame, if it has come: nothing can be sent any more."""
     def end(self, failure: BaseException | None) -> None:
         """Called by the server when the application has returned or raised. The client's close frame ends
         the connection, whoever has sent the first one."""

@@ -1,4 +1,4 @@
-"""Questions to name servers over UDP and TCP: which server is asked when, and which answers are enough. Every
+"""Queries to name servers over UDP and TCP: the order of the servers, and the replies that are enough. Every
 wait parks the tasklet."""
 
 from __future__ import annotations
