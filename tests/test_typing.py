@@ -51,7 +51,7 @@ def test_signature_of_class_is_that_of_its_constructor():
 
     assert str(inspect.signature(syncless.Queue)) == "(maxsize=0)"
     assert str(inspect.signature(syncless.Tasklet)) == "(function, *args, **kwargs)"
-    assert inspect.getdoc(syncless.Queue).startswith("First in, first out")
+    assert inspect.getdoc(syncless.Queue).startswith("A FIFO queue")
 
 
 def test_generic_classes_can_be_named_in_annotations():

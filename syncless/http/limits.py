@@ -96,14 +96,14 @@ class Limits:
     """Maximum number of lingering connections (see `linger_bytes`); one more closes the oldest. 0: no
     limit."""
     shared_value_bytes: int = bounded(1 << 25, most=1 << 38)
-    """Memory for the counters, values and locks of `syncless.shared`, of all workers together. When it is
-    full, values are dropped: some that have expired, then those not used for longest. At most 256 GiB."""
+    """Memory for the counters, values and locks of `syncless.shared`, for all workers together. When it is
+    full, values are dropped: some that have expired, then the least recently used. At most 274,877,906,944."""
     shared_ring_bytes: int = bounded(1 << 23, most=1 << 38)
-    """Memory for the messages of `syncless.shared`, of all workers together: a subscriber that is as far
-    behind is told what it has missed. At most 256 GiB."""
+    """Memory for the messages of `syncless.shared`, for all workers together: a subscriber that is that far
+    behind is told what it has missed. At most 274,877,906,944."""
     shared_message_bytes: int = bounded(1 << 20, most=1 << 30)
     """Maximum bytes of a message of `syncless.shared`, at most a quarter of `shared_ring_bytes`; a larger one
-    raises TooLarge (WebSockets: 1 MiB). At most 1 GiB."""
+    raises TooLarge (WebSockets: 1 MiB). At most 1,073,741,824."""
     backlog: int = 1024
     """Number of connections that the system queues before they are accepted, see listen(2) (Node: 511,
     gunicorn: 2048)."""

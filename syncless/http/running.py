@@ -1,8 +1,9 @@
-"""The servers that run in this process, for those who do not belong to one request: their limits, and when
-they stop. syncless.shared asks."""
+"""The servers that run in this process, their limits, and the moment at which they stop. For code that does
+not belong to one request: syncless.shared."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Protocol
 
@@ -16,43 +17,44 @@ class Running(Protocol):
     told_to_stop: Event
 
 
-_servers: list[Running] = []
+_servers: weakref.WeakSet[Running] = weakref.WeakSet()
+"""A server that a thread has left behind ends with its last reference."""
 _limits = Limits()
 _callbacks: list[Callable[[], None]] = []
 
 
 def expect(limits: Limits) -> None:
-    """The program is going to serve with these limits."""
+    """Set the limits with which the program is going to serve."""
     global _limits
     _limits = limits
 
 
 def limits() -> Limits:
-    """Those of the program that serves, or the defaults."""
+    """Return the limits of the program that serves, or the defaults."""
     return _limits
 
 
 def begins(server: Running) -> None:
-    _servers.append(server)
+    _servers.add(server)
 
 
 def tell_of_stop() -> None:
-    """A server has been told to stop: calls back if it was the last that serves."""
+    """Call back if the last server that serves has been told to stop. Called by a server that has been."""
     if is_stopping():
         for callback in _callbacks:
             callback()
 
 
 def has_stopped(server: Running) -> None:
-    if server in _servers:
-        _servers.remove(server)
+    _servers.discard(server)
 
 
 def is_stopping() -> bool:
-    """Whether there are servers, and all of them have been told to stop."""
-    return bool(_servers) and all(server.told_to_stop.is_set() for server in _servers)
+    """Return whether there are servers, and all of them have been told to stop."""
+    servers = list(_servers)
+    return bool(servers) and all(server.told_to_stop.is_set() for server in servers)
 
 
 def at_stop(callback: Callable[[], None]) -> None:
-    """From now on it is called when the last server of the process is told to stop. It must not wait."""
+    """Call this from now on when the last server of the process is told to stop. It must not wait."""
     _callbacks.append(callback)

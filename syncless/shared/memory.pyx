@@ -304,7 +304,8 @@ cdef class Region:
         if status:
             raise full()
 
-    def put_if_missing(self, bytes name not None, int format, bytes value not None, int64_t expires_in) -> bool:
+    def put_if_missing(self, bytes name not None, int format, bytes value not None,
+                       int64_t expires_in) -> bool:
         """Do as put() if there is no value. Return whether it was put."""
         cdef key k = key_of(name, VALUE_ENTRY)
         cdef int64_t now = monotonic_ns()
@@ -341,7 +342,8 @@ cdef class Region:
         return equal
 
     def take(self, bytes name not None, int64_t n, int64_t most, int64_t each) -> int:
-        """Take n turns of a rate, see values_take(). Return 0, or the ns until they are free. Raise StoreFull."""
+        """Take n turns of a rate, see values_take(). Return 0, or the ns until they are free. Raise
+        StoreFull."""
         cdef key k = key_of(name, RATE_ENTRY)
         cdef int64_t left
         self.enter()
@@ -354,8 +356,8 @@ cdef class Region:
     # -- locks -----------------------------------------------------------------------------------------------
 
     def lock(self, bytes name not None, bytes owner not None, bytes dead=None) -> bytes | None:
-        """Take a lock that is free or belongs to the `dead` owner, and return None; otherwise return its present
-        owner, who announces the release."""
+        """Take a lock that is free or belongs to the `dead` owner, and return None; otherwise return its
+        present owner, who announces the release."""
         cdef char[STACK_BYTES] holder
         cdef key k = key_of(name, LOCK_ENTRY)
         cdef data mine = data_of(owner, 0, 0, 0)
@@ -495,8 +497,8 @@ cdef object full():
 
 
 cdef class Waker(Watcher):
-    """Waker(region, pid, started, deliver)\n--\n\nA datagram in its socket wakes this thread's loop, which then
-    calls deliver([(topic, place in the ring), ...], number of lost messages). That must not wait. Raises
+    """Waker(region, pid, started, deliver)\n--\n\nA datagram in its socket wakes this thread's loop. The loop
+    then calls deliver([(topic, place in the ring), ...], number of lost messages). That must not wait. Raises
     SharedError, OSError."""
     cdef Region region
     cdef Loop loop
@@ -550,13 +552,13 @@ cdef class Waker(Watcher):
         """Deliver a batch of messages; sleep if there are no more."""
         cdef char[TOPIC_BYTES + 1] topic
         cdef record r
-        cdef int i, status
+        cdef int _, status
         cdef uint64_t lost = 0
         cdef list found = []
         cdef region* it = self.region.it
         if self.fd < 0:
             return 0
-        for i in range(BATCH):
+        for _ in range(BATCH):
             status = ring_look(it, self.at, &r, topic)
             if status == RECORD_THERE:
                 lost += r.number - self.number - 1

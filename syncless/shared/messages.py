@@ -212,9 +212,9 @@ at_fork(in_child=_leave_to_parent)
 class Subscription:
     """The result of subscribe(): messages, oldest first, from the moment it was made.
 
-    ``for message in subscription`` waits for the next message; in an event loop of syncless, ``async for`` does,
-    too. Both end when the server is told to stop, or when the subscription is closed: at the end of ``with``, or
-    when nothing refers to it.
+    ``for message in subscription`` waits for the next message; in an event loop of syncless, ``async for``
+    does, too. Both end when the server is told to stop, or when the subscription is closed: at the end of
+    ``with``, or when nothing refers to it.
     """
 
     _inbox: Inbox | None = None
@@ -228,9 +228,9 @@ class Subscription:
             self._inbox = Inbox([name for name in names if b"*" not in name], patterns)
 
     def get(self, timeout: float | None = None) -> Message | None:
-        """Return the next message, after waiting for at most ``timeout`` seconds. Return None if the time is over
-        or the subscription has `ended`. Raise Lagged if messages are missing here; the next call continues
-        behind them."""
+        """Return the next message, after waiting for at most ``timeout`` seconds. Return None if the time is
+        over or the subscription has `ended`. Raise Lagged if messages are missing here; the next call
+        continues behind them."""
         inbox = self._inbox
         until = None if timeout is None else monotonic() + timeout
         while inbox is not None and not inbox.ended:
@@ -312,8 +312,8 @@ def subscribe(*topics: str) -> Subscription:
     """Subscribe to the messages of these topics from now on. ``*`` in a topic stands for any characters:
     ``subscribe("news", "room:*")``.
 
-    A message is a tuple (topic, data, number). A subscriber whose messages were overwritten before it read them
-    (`Limits.shared_ring_bytes`) gets Lagged in their place. Raises InvalidName or Unavailable.
+    A message is a tuple (topic, data, number). A subscriber whose messages were overwritten before it read
+    them (`Limits.shared_ring_bytes`) gets Lagged in their place. Raises InvalidName or Unavailable.
     """
     return Subscription(*topics)
 

@@ -92,9 +92,9 @@ def _ns(ttl: float | None) -> int:
 class RateLimit:
     """A limit on turns per time, for all workers together: `RateLimit("logins", "10/second")`.
 
-    Ten turns may be taken at once; each turn returns a tenth of a second after it was taken. ``rate`` is a number,
-    a slash, and second, minute, hour or day, optionally with a number of them ("100/15 minutes"). Raises
-    InvalidName.
+    Ten turns may be taken at once; each turn returns a tenth of a second after it was taken. ``rate`` is a
+    number, a slash, and second, minute, hour or day, optionally with a number of them ("100/15 minutes").
+    Raises InvalidName.
     """
 
     def __init__(self, name: str, rate: str):
@@ -109,8 +109,8 @@ class RateLimit:
         self._each = max(1, seconds * 10**9 // self._most)
 
     def take(self, n: int = 1) -> float:
-        """Take n turns and return 0.0; or take none, and return the seconds until they are free. Raise ValueError
-        if they never can be, or StoreFull."""
+        """Take n turns and return 0.0; or take none, and return the seconds until they are free. Raise
+        ValueError if they never can be, or StoreFull."""
         if not 0 < n <= self._most:
             raise ValueError(f"from 1 to {self._most} turns can be taken at once, not {n}")
         return area.region().take(self._name, n, self._most, self._each) / 1e9

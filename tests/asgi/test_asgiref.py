@@ -84,7 +84,7 @@ def test_receive_and_send_refuse_what_functions_do(start):
         await functools.partial(send, START)()
         await send({"type": "http.response.body", "body": "; ".join(errors).encode()})
 
-    assert b"send() takes 1 arguments, and is given 2" in start.client(start(http(answer))).get()[2]
+    assert b"send() takes 1 arguments (2 given)" in start.client(start(http(answer))).get()[2]
 
 
 def test_coroutine_in_a_wsgi_application(start):

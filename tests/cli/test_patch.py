@@ -147,7 +147,7 @@ def test_patched_application_that_blocks_in_c_is_told_once_with_the_cure(folder,
         server.get("/slow")
         assert server.said() == ""
         asked = pool.submit(server.get, "/c?600")
-        assert eventually(lambda: "given once" in server.said())
+        assert eventually(lambda: "appears once" in server.said())
         os.kill(int(os.readlink(folder / "600")), signal.SIGRTMIN)
         asked.result()
         server.get("/c?2")
@@ -164,7 +164,9 @@ def test_blocking_modules_are_told_with_workers_too(folder):
         folder, command("sleeper:app", "--bind", "127.0.0.1:0", "--no-patch", "--workers", "2")
     ) as server:
         assert eventually(
-            lambda: "the application has imported requests: while a call of it waits" in server.said()
+            lambda: (
+                "the application has imported requests: a call that waits there blocks all" in server.said()
+            )
         )
         server.get("/")
     assert server.said().count("has imported") == 1

@@ -191,7 +191,7 @@ def test_the_watchdog_that_counts_bytecodes(caplog):
     assert [told[2] for told in first] == [told[2] for told in second]
     with caplog.at_level(logging.WARNING, logger="syncless.debug"), debug.BytecodeWatchdog(500):
         spawn(loop_for, 10_000).join()
-    assert "has run 500 bytecodes without giving way" in caplog.text
+    assert "has run 500 bytecodes without yielding" in caplog.text
     with pytest.raises(ValueError):
         debug.BytecodeWatchdog(0)
     watchdog = debug.BytecodeWatchdog(1000)

@@ -116,7 +116,7 @@ def run(program):
 
 def refusal(kind):
     version, objects = platform.python_version(), kind.partition(" (")[0]
-    return f"CPython {version} has the {FIELDS[kind]} of its {objects} at an unknown place"
+    return f"the offset of {FIELDS[kind]} in the {objects} of CPython {version} is unknown"
 
 
 @pytest.mark.parametrize("kind", LIES)

@@ -221,7 +221,10 @@ def test_too_much_body_is_cut_and_too_little_aborts(start, errors):
     client = start.client(server)
     assert client.get("/more")[2] == HELLO[:3] and client.at_end()
     assert start.client(server).get("/less")[2] is None
-    assert "cut off" in errors.getvalue() and "13 bytes, but its Content-Length is 20" in errors.getvalue()
+    assert (
+        "the body is longer than its Content-Length" in errors.getvalue()
+        and "13 bytes, but its Content-Length is 20" in errors.getvalue()
+    )
 
 
 def test_connection_headers(start):

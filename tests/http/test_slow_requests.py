@@ -141,7 +141,7 @@ def test_deadline_of_a_block_says_where_its_time_went(start):
 
     start.client(start(app)).get("/")
     assert re.fullmatch(
-        r"the deadline of 0.7 seconds is over: 0.700 s in 3 waits: sleep at "
+        r"the deadline of 0.7 seconds has passed: 0.700 s in 3 waits: sleep at "
         r"tests/http/test_slow_requests.py:\d+ in wait\(\)",
         told[0],
     )

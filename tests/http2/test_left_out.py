@@ -24,7 +24,7 @@ def hello(environ, start_response):
     return [environ["SERVER_PROTOCOL"].encode()]
 
 
-WORDS = r"install libnghttp2-dev .* and build it again$"
+WORDS = r"install libnghttp2-dev .* and rebuild syncless$"
 
 
 def test_cleartext_says_what_to_install():

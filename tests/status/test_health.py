@@ -100,5 +100,5 @@ def test_public_status_warns_at_the_start(run, workers, tmp_path):
     port = free_port()
     options = ("--status", f"0.0.0.0:{port}", "--status-public", "--error-log", str(log))
     run(*options, "--workers", workers)
-    said = f"[WARNING] --status-public: whoever reaches 0.0.0.0:{port} sees the paths of requests"
+    said = f"[WARNING] --status-public: anyone who reaches 0.0.0.0:{port} sees request paths"
     assert eventually(lambda: log.exists() and log.read_text().count(said) == 1)

@@ -235,7 +235,7 @@ cdef class Frames:
         return 0
 
     cdef int unpack(self, int first, Py_ssize_t most) except -1:
-        """Unpack the payload at hand, if its message is compressed. `first`: its frame's first byte. Broken."""
+        """Unpack the payload at hand, if its message is compressed. `first`: the first byte. Broken."""
         cdef Py_ssize_t received = len(self.payload)
         if self.opcode >= CLOSE:
             return 0
