@@ -223,7 +223,7 @@ def test_reload_keeps_values_and_ends_subscriptions(program):
         os.utime(running.folder / "app.py", (6000, 6000))
         running.process.send_signal(signal.SIGHUP)
         assert [stream.line() for stream in streams] == ["end"] * len(streams)
-    assert eventually(lambda: "reload done: 4 of 4" in running.said())
+    assert eventually(lambda: not any(alive(stream.pid) for stream in streams))
     assert running.get("/value")[2] == "mine" and running.get("/add?all")[2] == "2"
     with streams_of_all(running, 4, "news") as streams:
         running.get("/publish?news:1:me")

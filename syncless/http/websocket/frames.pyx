@@ -38,22 +38,23 @@ cdef enum:
 
 
 cdef unsigned char known_heads[1 << 16]     # by compression, the first byte, and the length in the second
-cdef dict heads = {}                        # by the length, compression, and whether it is text
+cdef dict heads = {}                        # by the length, compression, and the opcode
 cdef bytes END = b"\0\0\xff\xff"            # of a compressed message, which is not sent (RFC 7692, 7.2.1)
 
 
-cdef bytes head_of(object library, bint text, bint packed, Py_ssize_t size):
-    """Return the head of a message's frame, as the library writes it."""
-    cdef Py_ssize_t key = size << 2 | packed << 1 | text
+cdef bytes head_of(object library, int opcode, bint packed, Py_ssize_t size):
+    """Return the head of a frame, as the library writes it. Raise ValueError if a control frame cannot have
+    that size."""
+    cdef Py_ssize_t key = size << 5 | packed << 4 | opcode
     cdef bytes head
     if size > MOST_SHORT:   # one head for all, but for the length in it
-        head = head_of(library, text, packed, MOST_SHORT)
+        head = head_of(library, opcode, packed, MOST_SHORT)
         return head[: 2] + size.to_bytes(LONG, "big")
     head = heads.get(key)
     if head is None:
         if len(heads) >= HEADS:
             heads.clear()
-        whole = library.frame(TEXT if text else BINARY, bytes(size))
+        whole = library.frame(opcode, bytes(size))
         head = whole[: len(whole) - size]
         if packed:
             head = bytes([head[0] | PACKED]) + head[1:]
@@ -307,7 +308,7 @@ cdef class Frames:
             payload = PyUnicode_AsUTF8AndSize(data, &size)
         else:
             payload, size = PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
-        head = head_of(self.library, text, self.packing is not None, size)
+        head = head_of(self.library, TEXT if text else BINARY, self.packing is not None, size)
         made = PyBytes_FromStringAndSize(NULL, PyBytes_GET_SIZE(head) + size)
         memcpy(PyBytes_AS_STRING(made), PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
         memcpy(PyBytes_AS_STRING(made) + PyBytes_GET_SIZE(head), payload, size)
@@ -315,7 +316,7 @@ cdef class Frames:
 
     cdef bytes control(self, int opcode, bytes data):
         """Return a control frame. Raise ValueError if the data does not fit."""
-        return self.library.frame(opcode, data)
+        return head_of(self.library, opcode, False, len(data)) + data
 
     cdef tuple read_close(self):
         """Code and reason of the close frame that next() has found. Broken."""
