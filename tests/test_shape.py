@@ -239,7 +239,11 @@ LATE_IMPORTS = {
         ("server/serve.py", "syncless.patches"),
         ("server/serve.py", "syncless.asyncio.backgroundloop"),
     },
-    "the system has it or not": {("_core/poll/backends.py", "syncless._core.poll.{_name}")},
+    "the system has it or not": {
+        ("_core/poll/backends.py", "syncless._core.poll.{_name}"),
+        ("shared/area.py", "syncless.shared.memory"),
+        ("shared/messages.py", "syncless.shared.memory"),
+    },
     "the user asks for the area, and gets no other": {("patches/__init__.py", "syncless.patches.{module}")},
     "it takes the place of a module of that name": {
         ("best_stackless.py", "syncless.stackless"),

@@ -1,14 +1,18 @@
-"""The region that this process shares with others: made by the master before it forks its workers, else at
-the first use. A child has that of its parent."""
+"""The region that this process shares with others. The master makes it before it forks its workers; otherwise
+its first use does. A child has that of its parent."""
 
 from __future__ import annotations
 
 import os
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from syncless._core.cpython.forkhooks import at_fork
 from syncless.http import running
 from syncless.shared.errors import Unavailable
-from syncless.shared.memory import Region
+
+if TYPE_CHECKING:
+    from syncless.shared.memory import Region
 
 _region: Region | None = None
 _failure = ""
@@ -16,7 +20,7 @@ _failure = ""
 
 
 def region() -> Region:
-    """Unavailable if there is no memory for it."""
+    """Return the region. Raise Unavailable if there is none."""
     if _region is None:
         begin()
     if _region is None:
@@ -25,23 +29,26 @@ def region() -> Region:
 
 
 def begin() -> None:
-    """Makes the region, if there is none yet. If that fails, the first use tells: most servers need none."""
+    """Make the region, if there is none yet. If that fails, its first use raises: most servers need none."""
     global _region, _failure
     if _region is None and not _failure:
         limits = running.limits()
         try:
-            _region = Region(limits.shared_value_bytes, limits.shared_ring_bytes)
+            memory = import_module("syncless.shared.memory")
+            _region = memory.Region(limits.shared_value_bytes, limits.shared_ring_bytes)
+        except ImportError:
+            _failure = "this syncless was built without shared memory: the system has no robust mutexes"
         except OSError as error:
             _failure = str(error)
 
 
 def largest_message() -> int:
-    """Bytes."""
+    """Return the bytes of the largest message."""
     return min(running.limits().shared_message_bytes, region().ring_bytes // 4 - 512)
 
 
 def largest_value() -> int:
-    """Bytes."""
+    """Return the bytes of the largest value."""
     return region().value_bytes // 4
 
 
@@ -49,8 +56,8 @@ _started: int | None = None
 
 
 def start_of(pid: int) -> int:
-    """When the process started, in the system's ticks; 0 if that cannot be told, -1 if it has ended. With its
-    number that names a process: a number is given again."""
+    """Return when the process started, in the system's ticks; 0 if that is unknown, -1 if it has ended. Start
+    and number together name a process, because numbers are reused."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -63,7 +70,7 @@ def start_of(pid: int) -> int:
 
 
 def is_alive(pid: int, start: int) -> bool:
-    """Whether the process with this number that started then still runs."""
+    """Return whether the process with this number and start still runs."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -75,7 +82,7 @@ def is_alive(pid: int, start: int) -> bool:
 
 
 def own_start() -> int:
-    """That of this process; 0 where there is no /proc."""
+    """Return the start of this process; 0 without /proc."""
     global _started
     if _started is None:
         _started = max(0, start_of(os.getpid()))
@@ -91,8 +98,8 @@ at_fork(in_child=_forget_start)
 
 
 def figures() -> dict[str, int]:
-    """Counts and sizes in bytes, of all processes together: ``messages`` published and ``overwritten``,
-    ``ring_bytes``; ``entries`` of the store, ``used_bytes`` of its ``value_bytes``, values that
-    were ``evicted`` to make room or had ``expired``; processes that died in the midst of a change
+    """Return counts, and sizes in bytes, of all processes together: ``messages`` published and
+    ``overwritten``, ``ring_bytes``; ``entries`` of the store, ``used_bytes`` of its ``value_bytes``, values
+    that were ``evicted`` to make room or had ``expired``; processes that died in the midst of a change
     (``repaired``)."""
     return region().figures()

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib import import_module
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.current import directly, give_way
@@ -25,7 +25,10 @@ from syncless.http import running
 from syncless.shared import area
 from syncless.shared.content import decode, encode, name_of
 from syncless.shared.errors import InvalidName, Lagged
-from syncless.shared.memory import Waker
+
+if TYPE_CHECKING:
+    from syncless.shared.memory import Waker
+
 
 INTERNAL = b"\xff"
 """First byte of our own topics, with which no name in UTF-8 begins."""
@@ -111,7 +114,8 @@ class Hub:
         self._of_topic: dict[bytes, dict[Inbox, None]] = {}
         self._with_patterns: dict[Inbox, None] = {}
         self._all: dict[Inbox, None] = {}
-        self.waker = Waker(area.region(), os.getpid(), start, self.deliver)
+        memory = import_module("syncless.shared.memory")  # which not every system has
+        self.waker: Waker = memory.Waker(area.region(), os.getpid(), start, self.deliver)
 
     def add(self, inbox: Inbox) -> int:
         """Add an inbox, and return the place of its first message."""
