@@ -103,7 +103,8 @@ def test_command_ends_with_the_cure_where_locks_would_block(command):
 
 def test_master_ends_with_the_cure_where_its_workers_would_block():
     lie = textwrap.dedent(LIES["poll objects"]).rpartition("import ")[0]  # which a fork does not notice
-    done = run_command(lie, *SERVER, "--workers", "1")
+    # quietly, because the log of events asks a poll object, too
+    done = run_command(lie, *SERVER, "--workers", "1", "--quiet")
     assert done.returncode == 3 and "--no-patch-select" in done.stderr, done
     assert "Traceback" not in done.stderr and refusal("poll objects") in done.stderr
 
