@@ -595,7 +595,8 @@ cdef class RequestStream(Carried):
         cdef Exchange exchange = self.exchange
         cdef nghttp2_nv status = nghttp2_nv(
             <uint8_t*> b":status", <uint8_t*> PyBytes_AS_STRING(line), 7, 3, NGHTTP2_NV_FLAG_NONE)
-        exchange.response.status, exchange.response.code = line.decode(), int(line[:3])
+        if exchange is not None:                # it may have ended while the log was written
+            exchange.response.status, exchange.response.code = line.decode(), int(line[:3])
         drop_unsent(&self.bytes, self.session.listener.buffers)
         self.answered = self.bytes.gone = True
         if self.open and self.session.library != NULL:
