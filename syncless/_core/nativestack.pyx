@@ -113,8 +113,8 @@ cdef extern from *:
         return n > 0 ? n : 0;
     }
 
-    /* Asks the thread, for at most a second: on a busy machine it may not run at once. Return how many
-       frames there are; -1: no response. */
+    /* Asks the thread, for at most a second: on a busy machine it may not run at once. Returns how many
+       frames there are; -1: it has not run. */
     static int syncless_ask(unsigned long thread) {
         struct sigaction ours, before;
         struct timespec pause = {0, 500000};

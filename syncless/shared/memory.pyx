@@ -138,6 +138,7 @@ cdef extern from * nogil:
 cdef enum:
     QUICK_NS = 200000           # for which the loop itself waits for the mutex
     STACK_BYTES = 4096          # a value of so many bytes is read without memory of its own
+    DRAINED = 32                # datagrams read in one turn: anybody on this machine can send them
     BATCH = 256                 # messages that a loop looks at in one turn
     NAME_BYTES = 20
 cdef int64_t PATIENCE_NS = 2_000_000_000
@@ -232,8 +233,8 @@ cdef class Region:
             raise full()
         return total
 
-    def number(self, bytes name not None) -> int:
-        """Return a counter's value; 0 if there is none."""
+    def number(self, bytes name not None, bint remove=False) -> int:
+        """Return a counter's value; 0 if there is none. With `remove`, also remove it."""
         cdef key k = key_of(name, COUNTER_ENTRY)
         cdef int64_t number = 0
         cdef uint32_t cell
@@ -241,19 +242,8 @@ cdef class Region:
         cell = values_find(self.it, &k, 0)
         if cell:
             number = values_entry(self.it, cell).number
-        region_leave(self.it)
-        return number
-
-    def drop_counter(self, bytes name not None) -> int:
-        """Drop a counter and return its last value."""
-        cdef key k = key_of(name, COUNTER_ENTRY)
-        cdef int64_t number = 0
-        cdef uint32_t cell
-        self.enter()
-        cell = values_find(self.it, &k, 0)
-        if cell:
-            number = values_entry(self.it, cell).number
-            values_remove(self.it, cell)
+            if remove:
+                values_remove(self.it, cell)
         region_leave(self.it)
         return number
 
@@ -537,11 +527,13 @@ cdef class Waker(Watcher):
             close(self.fd)
 
     cdef int on_ready(self, Loop loop, int bits) except -1:
+        cdef int _
         if self.fd < 0:
             return 0
         place_wakes(self.region.it, self.place)
-        while wakers_drain(self.fd) == 0 or errno == EINTR:
-            pass                            # the system queues ten or so
+        for _ in range(DRAINED):
+            if wakers_drain(self.fd) < 0 and errno != EINTR:
+                break
         loop.fds.arm(self.fd, READ)
         return self.look(loop)
 

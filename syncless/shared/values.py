@@ -36,7 +36,7 @@ class Counter:
 
     def clear(self) -> int:
         """Set the counter to 0, free its memory, and return its last value."""
-        return area.region().drop_counter(self._name)
+        return area.region().number(self._name, True)
 
 
 class Mapping:

@@ -53,8 +53,8 @@ cdef class Carriers:
         return self.starters[self.count & 1]
 
     cdef int go_idle(self, PyGreenlet* target) except -1:
-        """The running carrier goes into the idle list and the target goes on. Return when it leads again;
-        raise GreenletExit if it is to end. The list's reference is dropped by the carrier itself: one that
+        """The running carrier goes into the idle list and the target goes on. Returns when it leads again;
+        raises GreenletExit if it is to end. The list's reference is dropped by the carrier itself: one that
         is kept on the other side of a switch would chain idle carriers to one another."""
         cdef PyGreenlet* me
         if self.idle_count == self.idle_capacity:
