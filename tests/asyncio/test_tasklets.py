@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -610,8 +611,10 @@ def test_timer_of_a_server_that_is_not_patched_is_called(offered, background):
 def test_server_that_is_not_patched_leaves_other_loops_alone(offered, monkeypatch):
     own = asyncio.new_event_loop()
     assert type(own).__module__.startswith("asyncio.")
-    with pytest.raises(RuntimeError, match="no current event loop"):
-        syncless.run_in_thread(asyncio.get_event_loop)
+    # a thread of its own: one of the pool may have parked before, and then has a loop
+    fresh = ThreadPoolExecutor(1)
+    with fresh, pytest.raises(RuntimeError, match="no current event loop"):
+        fresh.submit(asyncio.get_event_loop).result()
     if HAS_POLICIES:
         monkeypatch.setattr(asyncio.events, "_event_loop_policy", DefaultPolicy())
     asyncio.set_event_loop(own)
