@@ -3,11 +3,20 @@
     import syncless.contrib.gevent
     syncless.contrib.gevent.install()      # before gevent's hub is used
 
-`install()` is in hub.py.
+The patch does so when gevent is imported. Imports gevent only when it is installed here: the patch of
+gevent.monkey comes in the midst of gevent's own import.
 """
 
 from __future__ import annotations
 
-from syncless.contrib.gevent.hub import Hub, Loop, install
 
-__all__ = ["Hub", "Loop", "install"]
+def install() -> None:
+    """Make gevent wait in the loop of the thread, and gevent.monkey make our patch. Raise RuntimeError if a
+    hub of gevent's own runs in this thread already, ImportError if gevent is not installed."""
+    from syncless.contrib.gevent import hub, monkey
+
+    hub.install()
+    monkey.install()
+
+
+__all__ = ["install"]
