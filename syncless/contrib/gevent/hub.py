@@ -81,7 +81,15 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
     loop_class = Loop
     waits_in_our_loop = True  # no warning is needed
 
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        """One for each thread of the system: gevent keeps it in a threading.local, which is a tasklet's own
+        under the patch."""
+        here = current_loop()
+        return _hubs.get(here) or _hubs.setdefault(here, super().__new__(cls))
+
     def __init__(self, loop: Any = None, default: Any = None):
+        if hasattr(self, "waiting"):
+            return
         super().__init__(loop, default)
         self.waiting: dict[greenlet, Tasklet[Any]] = {}
         """Greenlets that wait for the hub to switch to them."""
@@ -257,15 +265,6 @@ _original_start = Timeout.start
 _hubs: WeakKeyDictionary[Any, Hub] = WeakKeyDictionary()
 
 
-def _hub_of_thread() -> Hub:
-    """gevent keeps it in a threading.local, which is a tasklet's own under the patch."""
-    loop = current_loop()
-    hub = _hubs.get(loop)
-    if hub is None:
-        hub = _hubs[loop] = Hub()
-    return hub
-
-
 def install() -> None:
     """Make new gevent hubs wait in the loop of their thread, if that has one."""
     if Timeout.start is _start:
@@ -275,5 +274,6 @@ def install() -> None:
             "gevent's hub already runs in this thread: call syncless.contrib.gevent.install() before it "
             "starts"
         )
-    _hub_local.set_default_hub_class(_hub_of_thread)
+    _hub_local.set_default_hub_class(Hub)
+    gevent.hub.Hub = Hub
     Timeout.start, Timeout._on_expiration = _start, _expire
