@@ -25,13 +25,19 @@ import gevent.greenlet
 import gevent.hub
 from gevent import _hub_local
 from gevent._greenlet_primitives import SwitchOutGreenletWithLoop
+from gevent._interfaces import ICallback, ILoop
 from gevent.timeout import Timeout
 from greenlet import getcurrent, greenlet
+from zope.interface import classImplements
 
-from syncless._core.current import current, may_park, park, wake
+from syncless._core.current import current, may_park, park, sleep, wake
 from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import current_loop
+from syncless.contrib.gevent.loop import Callback
 from syncless.contrib.gevent.loop import Loop as _Loop
+
+classImplements(Callback, ICallback)
+classImplements(_Loop, ILoop)
 
 
 class Ground(SwitchOutGreenletWithLoop):  # type: ignore[misc]
@@ -61,7 +67,13 @@ class Loop(_Loop):
     hub: Hub
 
     def wait(self) -> None:
-        self.hub.base.switch()
+        self.hub.base.switch(super().wait)
+
+    def give_turns(self) -> None:
+        hub = self.hub
+        if hub.woke:
+            hub.woke = False
+            hub.base.switch(sleep)
 
     def run_callback(self, func: Any, *args: Any) -> Any:
         if func.__module__ in _OF_GREENLETS:
@@ -95,6 +107,8 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         """Greenlets that wait for the hub to switch to them."""
         self.running: dict[greenlet, Tasklet[Any]] = {}
         """Those that have begun and not ended, with the tasklets in which they run."""
+        self.woke = False
+        """Whether a greenlet or tasklet has become ready since others had their turn."""
         self.loop.hub = self
         self.loop.begin = self._begin
         self.host = spawn(self._live)
@@ -112,10 +126,10 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
     def _live(self) -> None:
         """The host: it waits between the hub's rounds. In the child of a fork another one goes on."""
         self.parent = self.base = getcurrent()
-        greenlet.switch(self)
+        wait = greenlet.switch(self)
         while not self.dead:
-            _Loop.wait(self.loop)
-            greenlet.switch(self)
+            wait()
+            wait = greenlet.switch(self)
 
     def run(self) -> None:
         """Run the loop until the hub is destroyed."""
@@ -124,6 +138,7 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         self.loop.run()
 
     def _begin(self, new: greenlet, args: tuple[Any, ...], source: Any) -> None:
+        self.woke = True
         self.running[new] = spawn(self._carry, new, args, source)
 
     def _carry(self, new: greenlet, args: tuple[Any, ...], source: Any) -> None:
@@ -147,6 +162,7 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         else:
             if isinstance(error, tuple):
                 error = error[1] or error[0]
+            self.woke = True
             tasklet.kill(error, block=False)
 
     def switch(self) -> Any:
@@ -179,7 +195,8 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
                     brought = value, error
                     del self.waiting[here]
                     wake(tasklet)
-                away = functools.partial(greenlet.switch, self)
+                    self.woke = True
+                away = functools.partial(greenlet.switch, self._switcher())
         finally:
             self.waiting.pop(here, None)
         if error is None and brought is not None:
@@ -187,6 +204,13 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         if error is not None:
             raise error
         return value
+
+    def _switcher(self) -> greenlet:
+        """Return the greenlet that has switched to one that waits: the hub, or one that calls switch()."""
+        me = current()
+        if me is self.host:
+            return self
+        return next((each for each, tasklet in self.running.items() if tasklet is me), self)
 
     def handle_system_error(self, type: Any, value: Any, tb: Any = None) -> None:
         """Raise an exception in the main tasklet, as for any tasklet."""

@@ -190,23 +190,30 @@ class Loop:
             self.called.wait()
 
     def _run_round(self) -> None:
+        rounds = self._rounds[:]  # greenlets that run meanwhile may begin others
         for _ in range(len(self._calls)):
             call = self._calls.popleft()
             callback, args = call.callback, call.args
             if callback is None:
                 continue
-            if self.begins(callback, args, call):
-                continue
-            call.callback = None
-            self.call(callback, args)
-            call.args = None
-        for watcher in self._rounds[:]:
-            watcher.fire()
+            if not self.begins(callback, args, call):
+                call.callback = None
+                self.call(callback, args)
+                call.args = None
+            self.give_turns()
+        for watcher in rounds:
+            if watcher.active:
+                watcher.fire()
+                self.give_turns()
         for _ in range(len(self._due)):
             watcher = self._due.popleft()
             watcher.due = False
             if watcher.active:
                 watcher.fire()
+                self.give_turns()
+
+    def give_turns(self) -> None:
+        """Let greenlets run that the last call has made ready: with gevent they run within the call."""
 
     def begins(self, function: Callable[..., object], args: tuple[Any, ...], source: Any) -> bool:
         """Return whether the call lets a greenlet begin, which is done then."""
