@@ -1,7 +1,7 @@
 """gevent's own tests of its public API, with gevent on our loop.
 
-``python -m tests.gevent_suite [MODULE ...]`` runs the tests that come with the installed gevent, each module in
-a process of its own, in which `syncless.contrib.gevent` is installed, as in each process that they start.
+``python -m tests.gevent_suite [MODULE ...]`` runs the tests that come with the installed gevent, each module
+in a process of its own, in which `syncless.contrib.gevent` is installed, as in each process that they start.
 gevent_suite.txt has the tests that pass on gevent's own loop: they are all that is counted, and one that is
 missing or skipped has failed. Those of gevent_known.json cannot pass, with reasons; any other failure gives
 the exit status 1.
@@ -92,15 +92,21 @@ def main() -> int:
                 continue
             verdicts = passed(module, tests, options.seconds)
             if any(why and f"{module}::{test}" not in KNOWN for test, why in verdicts.items()):
-                again = passed(module, tests, options.seconds)  # many of them depend on the time that they take
+                again = passed(
+                    module, tests, options.seconds
+                )  # many of them depend on the time that they take
                 verdicts = {test: why and again[test] for test, why in verdicts.items()}
             fresh = [
-                test for test, why in verdicts.items() if why and not {module, f"{module}::{test}"} & KNOWN.keys()
+                test
+                for test, why in verdicts.items()
+                if why and not {module, f"{module}::{test}"} & KNOWN.keys()
             ]
             counts["tests"] += len(tests)
             counts["pass"] += sum(not why for why in verdicts.values())
             new += fresh
-            print(f"{module}: {sum(not why for why in verdicts.values())} of {len(tests)}", *fresh, flush=True)
+            print(
+                f"{module}: {sum(not why for why in verdicts.values())} of {len(tests)}", *fresh, flush=True
+            )
             for test in fresh if options.verbose else ():
                 print(f"=== {test}\n{verdicts[test]}")
     print(f"{counts['pass']} of {counts['tests']} pass, {len(new)} fail for no known reason")

@@ -9,14 +9,15 @@ gevent.monkey comes in the midst of gevent's own import.
 
 from __future__ import annotations
 
+import importlib
+
 
 def install() -> None:
     """Make gevent wait in the loop of the thread, and gevent.monkey make our patch. Raise RuntimeError if a
     hub of gevent's own runs in this thread already, ImportError if gevent is not installed."""
-    from syncless.contrib.gevent import hub, monkey
-
-    hub.install()
-    monkey.install()
+    importlib.import_module("gevent")  # first: at its end the patch comes here
+    for part in ("hub", "monkey"):
+        importlib.import_module(f"{__name__}.{part}").install()
 
 
 __all__ = ["install"]

@@ -30,7 +30,7 @@ from gevent.timeout import Timeout
 from greenlet import getcurrent, greenlet
 from zope.interface import classImplements
 
-from syncless._core.current import current, may_park, park, sleep, wake
+from syncless._core.current import current, directly, may_park, park, sleep, wake
 from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import current_loop
 from syncless.contrib.gevent.loop import Callback
@@ -100,8 +100,10 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         return _hubs.get(here) or _hubs.setdefault(here, super().__new__(cls))
 
     def __init__(self, loop: Any = None, default: Any = None):
-        if hasattr(self, "waiting"):
-            return
+        if not hasattr(self, "waiting"):
+            directly(self._make, loop, default)  # it imports: nobody else may meet half a hub
+
+    def _make(self, loop: Any, default: Any) -> None:
         super().__init__(loop, default)
         self.waiting: dict[greenlet, Tasklet[Any]] = {}
         """Greenlets that wait for the hub to switch to them."""
@@ -234,10 +236,12 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
             del _hubs[current_loop()]
         if _hub_local.get_hub_if_exists() is self:
             _hub_local.set_hub(None)
-        for part in (self._resolver, self._threadpool):
-            if part is not None:
-                (getattr(part, "kill", None) or part.close)()
+        resolver, threadpool = vars(self).get("_resolver"), vars(self).get("_threadpool")
         self._resolver = self._threadpool = None
+        if resolver is not None:
+            resolver.close()
+        if threadpool is not None:
+            threadpool.kill()
         self.loop.destroy()
         if current() is not self.host:
             self.host.join()

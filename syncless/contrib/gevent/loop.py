@@ -8,6 +8,7 @@ Neither libev nor libuv is used.
 from __future__ import annotations
 
 import time
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -50,7 +51,7 @@ class Callback:
 
 
 class Loop:
-    """What gevent asks of a loop (gevent._interfaces.ILoop), for one hub."""
+    """The loop of one hub, with the interface gevent._interfaces.ILoop."""
 
     error_handler: Any = None
     approx_timer_resolution = 0.00001
@@ -215,11 +216,11 @@ class Loop:
     def give_turns(self) -> None:
         """Let greenlets run that the last call has made ready: with gevent they run within the call."""
 
-    def begins(self, function: Callable[..., object], args: tuple[Any, ...], source: Any) -> bool:
+    def begins(self, function: Any, args: tuple[Any, ...], source: Any) -> bool:
         """Return whether the call lets a greenlet begin, which is done then."""
         if self.begin is None or not is_new(function):
             return False
-        self.begin(getattr(function, "__self__"), args, source)
+        self.begin(function.__self__, args, source)
         return True
 
     def call(self, function: Callable[..., object], args: tuple[Any, ...]) -> None:
@@ -237,8 +238,6 @@ class Loop:
 
     def default_handle_error(self, context: Any, kind: Any, value: Any, tb: Any) -> None:
         """Show an exception where there is no hub."""
-        import traceback
-
         traceback.print_exception(kind, value, tb)
 
     # -- the rest of the interface ---------------------------------------------------------------------------

@@ -21,7 +21,7 @@ AREAS = {
     "thread": ["thread"],
     "time": ["time"],
 }
-"""What gevent patches by a function of its own -> our areas."""
+"""The name of each patch function of gevent.monkey -> our areas."""
 
 MODULES = {
     **{name: areas[0] for name, areas in AREAS.items()},
@@ -35,7 +35,8 @@ def patch_all(*others: Any, **choice: Any) -> bool:
     """Patch all areas except for those of gevent's names that are turned off. Return whether this changed
     anything."""
     off = [area for name, areas in AREAS.items() if choice.get(name) is False for area in areas]
-    return bool(patches.patch_all(**dict.fromkeys(off, False)))
+    areas: dict[str, Any] = dict.fromkeys(off, False)
+    return bool(patches.patch_all(**areas))
 
 
 def _patch_of(name: str) -> Callable[..., bool]:
@@ -75,6 +76,6 @@ def _monkey() -> Any:
 def install(module: Any = None) -> None:
     """Let gevent.monkey's functions call ours, wherever a reference to them is kept."""
     module = module or _monkey()
-    ours = [patch_all, is_module_patched, is_object_patched, get_original, *map(_patch_of, AREAS)]
+    ours: list[Any] = [patch_all, is_module_patched, is_object_patched, get_original, *map(_patch_of, AREAS)]
     for function in ours:
         take_place(getattr(module, function.__name__), function)

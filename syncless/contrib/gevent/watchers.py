@@ -6,10 +6,8 @@ before its function has been called, however long it lasts.
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -466,7 +464,7 @@ class Child(Watcher):
 
 
 class Stat(Watcher):
-    """What os.stat() says of a path has changed."""
+    """The result of os.stat() for a path has changed."""
 
     __slots__ = ("_handle", "_path", "attr", "interval", "prev")
 
@@ -512,5 +510,14 @@ class Stat(Watcher):
 def _facts(stat: os.stat_result | None) -> tuple[object, ...]:
     if stat is None:
         return ()
-    return (stat.st_dev, stat.st_ino, stat.st_mode, stat.st_nlink, stat.st_uid, stat.st_gid, stat.st_size,
-            stat.st_mtime_ns, stat.st_ctime_ns)
+    return (
+        stat.st_dev,
+        stat.st_ino,
+        stat.st_mode,
+        stat.st_nlink,
+        stat.st_uid,
+        stat.st_gid,
+        stat.st_size,
+        stat.st_mtime_ns,
+        stat.st_ctime_ns,
+    )
