@@ -7,7 +7,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxi' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test test-under-load check lint bench bench-core clean wheels release portable docs docs-serve fidelity asyncio-suite stackless-suite autobahn storm fuzz sanitize simulate soak
+.PHONY: help serve test test-under-load check lint bench bench-core clean wheels release portable docs docs-serve fidelity asyncio-suite stackless-suite gevent-suite autobahn storm fuzz sanitize simulate soak
 
 help:  ## this list
 	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ asyncio-suite: $(VENV)/.tested  ## the interpreter's own tests of asyncio on our
 
 stackless-suite: $(VENV)/.tested  ## a test-suite for Stackless, SUITE=folder of your copy, against syncless.stackless; ARGS="test_channel -v" chooses
 	$(BIN)/python -m tests.stackless_suite $(SUITE) $(ARGS)
+
+gevent-suite: $(VENV)/.tested $(VENV)/.clients  ## gevent's own tests, with gevent on our loop; ARGS="test__pool -v" chooses
+	$(BIN)/python -m tests.gevent_suite $(ARGS)
 
 autobahn: $(VENV)/.tested  ## WebSockets, by Autobahn's fuzzing client, WSTEST="python2.7 -m autobahntestsuite.wstest"; ARGS="--cases 7.*"
 	$(BIN)/python -m tests.autobahn $(ARGS) $(WSTEST)

@@ -104,6 +104,7 @@ LAYERS = {
         "syncless.apps",
         "syncless.server",
         "syncless.wsgi",
+        "syncless.asyncio",
         "syncless.patches",
         "syncless",
     },
@@ -251,6 +252,8 @@ LATE_IMPORTS = {
     },
     "the patched product asks for what fits into it, above the patch": {
         ("patches/drivers.py", "syncless.contrib.eventlet"),
+        ("patches/drivers.py", "syncless.contrib.gevent"),
+        ("patches/drivers.py", "syncless.contrib.gevent.monkey"),
         ("patches/eventloops.py", "syncless.asyncio.backgroundloop"),
     },
 }

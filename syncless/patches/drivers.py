@@ -8,6 +8,7 @@ caches, whose connections requests would not find again.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 from collections.abc import Callable
@@ -106,10 +107,22 @@ def _eventlet(patcher: Patcher, hubs: Any) -> None:
     patcher.member_of_module(hubs, "get_default_hub", get_default_hub, "takes a hub that holds the thread")
 
 
+def _gevent_monkey(patcher: Patcher, monkey: Any) -> None:
+    importlib.import_module("syncless.contrib.gevent.monkey").install(monkey)
+
+
+def _gevent(patcher: Patcher, gevent: Any) -> None:
+    """One whose hub runs already goes on by itself; tools/otherhubs.py warns of it."""
+    with contextlib.suppress(RuntimeError):
+        importlib.import_module("syncless.contrib.gevent").install()
+
+
 def patch(patcher: Patcher) -> None:
     for name in IN_THREADS:
         patch_names(patcher, name, _pool, "waits in C")
     when_imported(patcher, "eventlet.hubs", _eventlet)
+    when_imported(patcher, "gevent.monkey", _gevent_monkey)
+    when_imported(patcher, "gevent", _gevent)
     for name, module, function in OURS:
         when_imported(patcher, name, later(f"syncless.patches.{module}", function))
     when_imported(patcher, "psycopg.waiting", _psycopg)

@@ -163,16 +163,172 @@ def test_hub_that_is_at_work_already_is_refused():
     assert done.returncode == 1 and "call syncless.contrib.gevent.install() before" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("missing", "advice"),
-    [
-        ("_cffi_backend", "needs cffi, through which gevent calls libuv: pip install 'syncless[gevent]'"),
-        ("gevent.libuv._corecffi", "needs a gevent with libuv"),
-    ],
-)
-def test_error_says_what_is_missing_beside_gevent(missing, advice):
-    program = f"import sys; sys.modules[{missing!r}] = None; import syncless.contrib.gevent"
-    ended = run_unchecked(program)
-    assert ended.stderr.splitlines()[-1].startswith("ImportError: syncless.contrib.gevent " + advice), (
-        ended.stderr
+def test_install_says_that_gevent_is_missing():
+    done = run_unchecked(
+        "import sys; sys.modules['gevent'] = None; import syncless.contrib.gevent as ours; ours.install()"
+    )
+    assert done.returncode == 1 and "gevent" in done.stderr.splitlines()[-1]
+
+
+def test_neither_libuv_nor_cffi_is_used():
+    check("""
+        assert gevent.spawn(square, 2).get() == 4
+        assert not {name for name in sys.modules if "libuv" in name or "cffi" in name}
+    """)
+
+
+# -- a program that knows only gevent, under `syncless run` --------------------------------------------------
+
+UNCHANGED = """
+import gevent.monkey
+gevent.monkey.patch_all()
+import gevent, gevent.event, gevent.lock, gevent.pool, gevent.queue
+import queue, socket, sys, threading, time
+"""
+
+
+def check_unchanged(tmp_path, program, *options):
+    path = tmp_path / "program.py"
+    path.write_text(UNCHANGED + textwrap.dedent(program) + "\nprint('to the end')\n")
+    command = [sys.executable, "-m", "syncless", "run", *options, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "to the end\n" and not done.stderr, done.stdout + done.stderr
+
+
+def test_greenlets_of_an_unchanged_program_wait_beside_each_other(tmp_path):
+    check_unchanged(
+        tmp_path,
+        """
+        # each waits for the one before it, by a call of another kind: one that blocked would stop all
+        first, second = queue.Queue(), socket.socketpair()
+        third, fourth = threading.Event(), gevent.event.Event()
+        def a():
+            return first.get()
+        def b():
+            first.put(1)
+            return second[0].recv(1)
+        def c():
+            second[1].send(b"b")
+            return third.wait()
+        def d():
+            third.set()
+            return fourth.wait()
+        def e():
+            time.sleep(0.001)
+            fourth.set()
+        jobs = [gevent.spawn(each) for each in (a, b, c, d, e)]
+        gevent.joinall(jobs, timeout=50)
+        assert [job.value for job in jobs] == [1, b"b", True, True, None], jobs
+        """,
+    )
+
+
+def test_patched_call_of_a_greenlet_is_interrupted_as_gevents_are(tmp_path):
+    check_unchanged(
+        tmp_path,
+        """
+        pair = socket.socketpair()
+        waits = {
+            "sleep": lambda: time.sleep(1000),
+            "queue": queue.Queue().get,
+            "socket": lambda: pair[0].recv(1),
+            "event": threading.Event().wait,
+            "join": lambda: threading.Thread(target=time.sleep, args=(0.2,)).run() or time.sleep(1000),
+        }
+        for name, wait in waits.items():
+            job = gevent.spawn(wait)
+            gevent.sleep(0.001)
+            job.kill(timeout=20)
+            assert job.dead and isinstance(job.value, gevent.GreenletExit), name
+            with gevent.Timeout(0.01, False):
+                wait()
+                raise AssertionError(name)
+        jobs = [gevent.spawn(time.sleep, 1000) for _ in range(3)]
+        gevent.sleep(0.001)
+        gevent.killall(jobs, timeout=20)
+        assert all(job.dead for job in jobs)
+        """,
+    )
+
+
+def test_greenlet_that_is_killed_before_its_first_turn_never_runs(tmp_path):
+    check_unchanged(
+        tmp_path,
+        """
+        ran = []
+        jobs = [gevent.spawn(ran.append, 1), gevent.spawn_later(0.001, ran.append, 2)]
+        jobs[0].kill()
+        jobs[1].kill()
+        gevent.sleep(0.01)
+        assert not ran and all(job.dead for job in jobs)
+        """,
+    )
+
+
+def test_error_of_a_greenlet_reaches_the_hub(tmp_path):
+    check_unchanged(
+        tmp_path,
+        """
+        told = []
+        gevent.get_hub().handle_error = lambda context, kind, value, tb: told.append((context, value))
+        job, raw = gevent.spawn(lambda: 1 / 0), gevent.spawn_raw(lambda: [][1])
+        while len(told) < 2:
+            gevent.sleep(0.001)
+        errors = dict(told)
+        assert isinstance(errors[raw], IndexError)
+        assert isinstance(errors[job], ZeroDivisionError) and job.exception is errors[job]
+        """,
+    )
+
+
+def test_order_of_greenlets_is_gevents(tmp_path):
+    check_unchanged(
+        tmp_path,
+        """
+        order = []
+        def turns(name):
+            for number in range(3):
+                order.append(f"{name}{number}")
+                gevent.sleep(0)
+        gevent.joinall([gevent.spawn(turns, name) for name in "abc"])
+        assert order == ["a0", "b0", "c0", "a1", "b1", "c1", "a2", "b2", "c2"], order
+        """,
+    )
+
+
+def test_threads_and_greenlets_share_one_hub(tmp_path):
+    check_unchanged(
+        tmp_path,
+        """
+        hubs, done = set(), gevent.event.AsyncResult()
+        def in_thread():
+            hubs.add(gevent.get_hub())
+            done.set(gevent.spawn(lambda: gevent.get_hub()).get())
+        threading.Thread(target=in_thread).start()
+        hubs |= {done.get(), gevent.get_hub()}
+        assert len(hubs) == 1
+        lock = gevent.lock.RLock()
+        with lock:
+            other = threading.Thread(target=lambda: hubs.add(lock.acquire(blocking=False)))
+            other.start()
+            other.join()
+        assert False in hubs
+        """,
+    )
+
+
+def test_gevents_names_tell_of_our_patch(tmp_path):
+    check_unchanged(
+        tmp_path,
+        """
+        from gevent import monkey
+        import _thread
+        assert monkey.is_module_patched("socket") and monkey.is_module_patched("threading")
+        assert not monkey.is_module_patched("json")
+        ident, sleep = monkey.get_original("_thread", ["get_ident", "start_new_thread"])
+        seen = []
+        gevent.spawn(lambda: seen.append((ident(), threading.get_ident()))).join()
+        threading.Thread(target=lambda: seen.append((ident(), threading.get_ident()))).run()
+        assert seen[0][0] == seen[1][0] == ident()
+        """,
     )
