@@ -14,6 +14,7 @@ class Loop(Scheduler):
     thread_id: int
     when_idle: Callable[[Loop], object] | None
     idle_or_not: bool
+    when_stuck: Callable[[Loop], float | None] | None
     @property
     def backend(self) -> str: ...
     @property

@@ -208,6 +208,10 @@ cdef class Loop(Scheduler):
             self.find_again()
         if self.when_idle is not None and (self.ready.count == 0 or self.idle_or_not):
             self.when_idle(self)
+        if self.when_stuck is not None and not lost and self.hopeless():
+            again = self.when_stuck(self)
+            if again is not None:
+                timeout = <int64_t> (again * 1e9)
         if DEBUG_BUILD and self.ready.count == 0:
             self.check_watchers()
         if self.ready.count == 0:
