@@ -52,10 +52,7 @@ def _format_circles(circles: list[list[Tasklet[Any]]], waits: Waits) -> str:
 def format_tasklets(loop: Loop | None = None, stacks: bool = True) -> str:
     """Return all live tasklets of a loop (default: this thread's), oldest first, then each circle of tasklets
     that wait for one another."""
-    waits = Waits()
-    tasklets = (loop or current_loop()).tasklets()
-    circles = [circle for circle in waits.circles() if not set(tasklets).isdisjoint(circle)]
-    return "".join(describe(tasklet, stacks, waits) for tasklet in tasklets) + _format_circles(circles, waits)
+    return format_stuck((loop or current_loop()).tasklets(), stacks)
 
 
 def find_deadlocks() -> list[list[Tasklet[Any]]]:
@@ -126,12 +123,20 @@ def _logger() -> Logger:
     return logging.getLogger("syncless.debug")
 
 
-def _log_deadlock(tasklets: list[Tasklet[Any]]) -> None:
+class Deadlock(RuntimeError):
+    """Raised in the main thread of a patched program when nothing can wake it any more."""
+
+
+def format_stuck(tasklets: list[Tasklet[Any]], stacks: bool = True) -> str:
+    """Return these tasklets, and each circle of tasklets that wait for one another and of which one is among
+    them."""
     waits = Waits()
     circles = [circle for circle in waits.circles() if not set(tasklets).isdisjoint(circle)]
-    stacks = "".join(describe(tasklet, True, waits) for tasklet in tasklets)
-    found = _format_circles(circles, waits)
-    _logger().error("deadlock: these tasklets wait for one another:\n%s%s", stacks, found)
+    return "".join(describe(tasklet, stacks, waits) for tasklet in tasklets) + _format_circles(circles, waits)
+
+
+def _log_deadlock(tasklets: list[Tasklet[Any]]) -> None:
+    _logger().error("deadlock: these tasklets wait for one another:\n%s", format_stuck(tasklets))
 
 
 def report_deadlocks(report: Callable[[list[Tasklet[Any]]], object] | None = _log_deadlock) -> None:

@@ -218,6 +218,7 @@ LATE_IMPORTS = {
     "most programs do not need it, and it imports much": {
         ("http/websocket/websocket.pyx", "syncless.http.websocket.library"),
         ("cli/tracing.py", "syncless.debug"),
+        ("patches/deadlocks.py", "syncless.debug"),
         ("server/server.py", "syncless.server.options"),
         ("server/server.py", "syncless.http.content.compression"),
         ("server/server.py", "syncless.http.content.static.files"),
@@ -260,7 +261,10 @@ LATE_IMPORTS = {
 """reason -> (file, module): imports by name, which the tests of layers do not see."""
 
 
-UPWARD = {"best_stackless.py", "http/requestslots.py", "patches/drivers.py", "patches/eventloops.py"}
+UPWARD = {
+    *("best_stackless.py", "http/requestslots.py"),
+    *("patches/deadlocks.py", "patches/drivers.py", "patches/eventloops.py"),
+}
 """Those of them that import what is above them."""
 
 

@@ -67,9 +67,13 @@ cdef class Loop(Scheduler):
     cdef object __weakref__
     cdef bint hears_signals         # its thread is the interpreter's main one
     cdef int64_t slack              # ns, see timer_slack
+    cdef int64_t slept              # ns, without the sleep under way, see idle_seconds()
     cdef public Py_ssize_t jobs     # calls in real threads that tasklets of this loop wait for
     cdef public object when_idle    # called with the loop before it waits with nothing ready, or None
     cdef public bint idle_or_not    # it is called before each poll
+    # called with the loop before it sleeps although it is hopeless(), or None; gives seconds after which it
+    # is called again, or None
+    cdef public object when_stuck
 
     cdef int observe(self, Observer observer) except -1
     cdef int unobserve(self, Observer observer) except -1

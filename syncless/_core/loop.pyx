@@ -199,7 +199,7 @@ cdef class Loop(Scheduler):
         return True
 
     cdef int poll(self) except -1:
-        cdef int64_t timeout = NEVER
+        cdef int64_t timeout = NEVER, began
         cdef int n
         cdef bint lost
         self.run_before_poll()
@@ -208,11 +208,16 @@ cdef class Loop(Scheduler):
             self.find_again()
         if self.when_idle is not None and (self.ready.count == 0 or self.idle_or_not):
             self.when_idle(self)
+        if self.when_stuck is not None and not lost and self.hopeless():
+            again = self.when_stuck(self)
+            if again is not None:
+                timeout = <int64_t> (again * 1e9)
         if DEBUG_BUILD and self.ready.count == 0:
             self.check_watchers()
-        if self.timers.count and self.ready.count == 0:
+        if self.ready.count == 0:
             self.clock.now = monotonic_ns()
-            timeout = max(0, next_deadline(self.timers, self.slack) - self.clock.now)
+            if self.timers.count:
+                timeout = max(0, next_deadline(self.timers, self.slack) - self.clock.now)
         timeout = trim(self, timeout)   # 0 if something is ready
         if lost:
             timeout = 0                 # a signal may have come while nobody listened
@@ -224,7 +229,10 @@ cdef class Loop(Scheduler):
             self.polling = False
         self.event_pos = 0
         self.event_count = n
+        began = self.clock.now
         polled(&self.clock, monotonic_ns())
+        if timeout != 0:
+            self.slept += self.clock.now - began
         if self.timers.count:
             self.timers.fire_due(self.clock.now)
         try:
@@ -334,6 +342,11 @@ cdef class Loop(Scheduler):
         """Return seconds since it last looked for events; 0 while it sleeps until one comes. From any
         thread."""
         return 0.0 if self.polling or self.closed else max(0, monotonic_ns() - self.clock.polled_at) / 1e9
+
+    def idle_seconds(self) -> float:
+        """Return seconds for which it has slept because nothing was to be done. From any thread."""
+        cdef int64_t now = monotonic_ns() - self.clock.now if self.polling else 0
+        return (self.slept + now) / 1e9
 
     def census(self) -> dict:
         """Counts of the things that the engine owns now. Every test ends at the counts with which it began.

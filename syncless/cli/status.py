@@ -187,11 +187,14 @@ def lines(told: dict[str, Any], width: int, colour: bool) -> list[str]:
         )
     shown += [counts[:width], ""]
     rows: list[tuple[str, ...]] = [
-        ("PID", "STATE", "AGE", "IN FLIGHT", "QUEUED", "CONNS", "ANSWERED", "STALLS", "MEMORY", "CPU")
+        (
+            *("PID", "STATE", "AGE", "IN FLIGHT", "QUEUED", "CONNS", "ANSWERED", "STALLS", "MEMORY"),
+            *("CPU", "LOOP"),
+        )
     ]
     rows += [_worker(worker) for worker in workers]
     states = [""] + [_state(worker)[1] for worker in workers]
-    for number, (text, how) in enumerate(zip(_columns(rows, ">" * 10), states, strict=True)):
+    for number, (text, how) in enumerate(zip(_columns(rows, ">" * 11), states, strict=True)):
         shown.append(
             _paint(text[:width], BOLD if number == 0 else how, colour and (number == 0 or how != ""))
         )
@@ -222,6 +225,7 @@ def _worker(worker: dict[str, Any]) -> tuple[str, ...]:
         str(worker["stalls"]),
         f"{worker['memory_bytes'] / 1e6:.0f} MB",
         duration(worker["cpu_seconds"]),
+        f"{worker['utilization']:.0%}",
     )
 
 

@@ -31,7 +31,7 @@ from syncless._core.handling import is_main_thread
 from syncless._core.tasklet import Tasklet, as_thread, at_end_of_slot, end_thread_locals, set_in, spawn
 from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.sync import Event
-from syncless.patches import anyio, stacks
+from syncless.patches import anyio, deadlocks, stacks
 from syncless.patches.preemption import Preemption
 from syncless.patches.registry import Patcher, instances_of, when_imported
 from syncless.patches.types import locks
@@ -453,7 +453,10 @@ def _members(patcher: Patcher, owner: Any, members: dict[str, Any], why: str) ->
 
 
 def patch(patcher: Patcher) -> None:
-    current_loop()  # this thread has one from now on
+    loop = current_loop()  # this thread has one from now on
+    if is_main_thread():
+        loop.when_stuck = deadlocks.look
+        patcher.at_undo(partial(setattr, loop, "when_stuck", None))
     # noted first, because it must be undone last
     target = "threading.Condition.__dict__"
     patcher.note(target, _renew_conditions, "keeps methods of its lock", _renew_conditions)

@@ -34,6 +34,34 @@ def run(program, *args, timeout=60, **options):
     )
 
 
+def test_idle_seconds_are_those_of_its_sleeps(in_backend):
+    def body():
+        loop = syncless.current_loop()
+        before = loop.idle_seconds()
+        for _ in range(3):
+            time.sleep(0.25)  # code that holds the loop
+            sleep(0)
+            sleep(0.5)
+        assert loop.idle_seconds() - before == pytest.approx(1.5, abs=0.01)
+
+    in_backend(body)
+
+
+@pytest.mark.virtual_time(False)  # another thread looks
+def test_sleep_under_way_counts_as_idle(in_backend):
+    def body():
+        loop = syncless.current_loop()
+
+        def look():
+            before = loop.idle_seconds()
+            while loop.idle_seconds() <= before:
+                time.sleep(0.001)
+
+        run_in_thread(look)  # without a deadline for the loop
+
+    in_backend(body)
+
+
 def test_yielding_does_not_starve_timers_or_descriptors(in_backend):
     def body():
         stop = []

@@ -73,6 +73,15 @@ def test_counts_of_a_process_outlive_it():
     assert board.sum()["requests"] == {200: 2, 404: 2}
 
 
+def test_utilization_of_several_processes_is_their_mean():
+    board = Scoreboard(3)
+    assert board.sum()["utilization_ppm"] == 0
+    for number, share in ((1, 900_000), (3, 100_000)):
+        process(board, number, [])
+        board.row(number)[CELL["utilization_ppm"]] = share
+    assert board.sum()["utilization_ppm"] == 500_000
+
+
 def test_sum_ends_although_the_master_was_killed_while_it_moved_counts(monkeypatch):
     monkeypatch.setattr("syncless.server.status.scoreboard.PATIENCE", 10)
     board = Scoreboard(1)

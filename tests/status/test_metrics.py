@@ -71,6 +71,7 @@ def test_metrics_count_all_workers_together(seen, workers):
     assert eventually(lambda: metrics(running)["syncless_connections_accepted_total",] == 6)
     assert metrics(running)["syncless_longest_stall_seconds",] > 0
     assert metrics(running)["syncless_recent_stall_seconds",] > 0
+    assert 0 < metrics(running)["syncless_loop_utilization",] <= 1
 
 
 def test_pressure_is_told_by_resource_and_threads(monkeypatch):

@@ -23,6 +23,33 @@ def test_memory_is_in_bytes(monkeypatch, platform, unit):
     assert reporter.memory() == 5000 * unit
 
 
+class FakeLoop:
+    idle = 0.0
+
+    def idle_seconds(self):
+        return self.idle
+
+
+def test_utilization_is_that_of_the_last_seconds_of_the_busiest_loop(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(reporter, "time", SimpleNamespace(monotonic=lambda: now))
+    used = reporter.Utilization(5)
+    busy, idle = FakeLoop(), FakeLoop()
+    assert used.of([busy, idle]) == 0.0  # no time has passed
+    for share in (0.25, 0.75):
+        for _ in range(10):
+            now += 1
+            busy.idle += 1 - share
+            idle.idle += 1
+            told = used.of([busy, idle])
+            assert used.of([idle]) == 0.0
+        assert told == pytest.approx(share)
+    now += 5  # it stands still
+    assert used.of([busy, idle, FakeLoop()]) == pytest.approx(1.0)  # and one is new
+    busy.idle += 1000  # the clock of a sleep is read a little later
+    assert used.of([busy]) == 0.0
+
+
 def test_open_files_are_counted():
     before = reporter.open_files()
     fds = os.pipe()

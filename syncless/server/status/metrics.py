@@ -65,6 +65,12 @@ GAUGES = (
     ("tasklets", "syncless_tasklets", "Tasklets of the serving loops", 1),
     ("longest_stall_ns", "syncless_longest_stall_seconds", "The longest stall since the start", 1e9),
     ("recent_stall_ns", "syncless_recent_stall_seconds", "The longest stall of the last minute", 1e9),
+    (
+        "utilization_ppm",
+        "syncless_loop_utilization",
+        "Share of the last 5 seconds in which the loop of a process ran code, from 0 to 1; their mean",
+        1e6,
+    ),
     ("backlog", "syncless_backlog", "Connections waiting to be accepted at the fullest listening socket", 1),
     ("backlog_limit", "syncless_backlog_limit", "Backlog of that socket: connections that may wait there", 1),
     ("memory_bytes", "syncless_resident_memory_bytes", "Resident memory of all processes that serve", 1),

@@ -107,6 +107,7 @@ def shown(figures: dict[str, Any]) -> dict[str, Any]:
     told["connections"] = {"open": figures["connections"]} | {name: figures[name] for name in PHASES}
     for name in ("stalled", "longest_stall", "recent_stall", "cpu"):
         told[f"{name}_seconds"] = told.pop(f"{name}_ns") / 1e9
+    told["utilization"] = told.pop("utilization_ppm") / 1e6
     told["answers_by_status"] = figures["requests"]
     told["answered"] = sum(figures["requests"].values())
     told["refused_by_status"] = told.pop("refused")
@@ -139,6 +140,7 @@ def rates(before: dict[str, Any], after: dict[str, Any], seconds: float) -> dict
         "queued": after["queued"],
         "connections": after["connections"],
         "cpu": (after["cpu_ns"] - before["cpu_ns"]) / 1e9 / seconds,
+        "utilization": after["utilization_ppm"] / 1e6,
     }
 
 

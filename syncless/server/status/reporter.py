@@ -19,13 +19,14 @@ import os
 import struct
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from operator import attrgetter
 from types import CoroutineType, FrameType, GeneratorType
 from typing import Any
 
 from syncless._core.calls.sidethread import SideThread, wait_readable
+from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop
 from syncless.http.exchange import Exchange
@@ -41,6 +42,8 @@ FIGURES_EVERY = 1.0
 """Seconds between two counts of what costs something to count."""
 STALL_SECONDS = 0.2
 """For which the loop may stand still before that is told as a stall."""
+UTILIZATION_SECONDS = 5.0
+"""For which the utilization of the loops is told."""
 RECENT_SECONDS = 60.0
 """For which the longest stall counts as a recent one."""
 KEPT_STALLS = 20
@@ -64,6 +67,7 @@ class Reporter:
         self._counted = (0, 0, 0)
         """Stalls, their ns together, and those of the longest."""
         self._looked = 0.0
+        self._utilization = Utilization(UTILIZATION_SECONDS)
         self._lock = _thread.allocate_lock()
         self._counters = Counters(row)
         server.counters = self._counters
@@ -143,6 +147,7 @@ class Reporter:
             figures["open_files"] = open_files()
             figures["backlog"], figures["backlog_limit"] = self._server.backlog()
             figures["recent_stall_ns"] = self._recent_stall_ns()
+            figures["utilization_ppm"] = int(self._utilization.of(self._loops()) * 1e6)
             figures["cpu_ns"] = time.process_time_ns()
             write(self._row, figures.items())
 
@@ -188,8 +193,10 @@ class Reporter:
 
     def _tasklets(self) -> list[Tasklet[Any]]:
         """Return the tasklets of all serving loops."""
-        loops = [self._loop, *(loop for lane in self._server.lanes for loop in lane.loops())]
-        return [tasklet for loop in loops for tasklet in loop.tasklets()]
+        return [tasklet for loop in self._loops() for tasklet in loop.tasklets()]
+
+    def _loops(self) -> list[Loop]:
+        return [self._loop, *(loop for lane in self._server.lanes for loop in lane.loops())]
 
     def _request(self, exchange: Exchange, parked: dict[Any, Tasklet[Any]]) -> dict[str, Any] | None:
         """None if it has ended meanwhile. `parked`: asyncio task -> tasklet in which a step of it waits."""
@@ -210,6 +217,27 @@ class Reporter:
         except Exception:
             return None
         return told
+
+
+class Utilization:
+    """Utilization(seconds): the share of the last seconds in which the busiest of some loops ran code."""
+
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+        self._looks: deque[tuple[float, dict[Loop, float]]] = deque()
+
+    def of(self, loops: list[Loop]) -> float:
+        now = time.monotonic()
+        idle = {loop: loop.idle_seconds() for loop in loops}
+        if not self._looks or now - self._looks[-1][0] >= self.seconds / 10:
+            self._looks.append((now, idle))
+        while len(self._looks) > 1 and self._looks[1][0] <= now - self.seconds:
+            self._looks.popleft()
+        since, before = self._looks[0]
+        shares = [
+            (idle[loop] - before[loop]) / (now - since) for loop in loops if loop in before and now > since
+        ]
+        return min(1.0, max(0.0, 1 - min(shares, default=1.0)))
 
 
 def parked(tasklets: list[Tasklet[Any]]) -> dict[str, int]:

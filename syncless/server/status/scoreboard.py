@@ -49,6 +49,7 @@ GAUGES = (
     "open_files",
     "longest_stall_ns",
     "recent_stall_ns",
+    "utilization_ppm",
     "backlog",
     "backlog_limit",
     *(f"parked_{cause}" for cause in CAUSES),
@@ -137,6 +138,7 @@ class Scoreboard:
         figures |= {name: sum(row[CELL[name]] for row in cells[1:]) for name in GAUGES}
         figures |= {name: max(row[CELL[name]] for row in cells) for name in MOST}
         figures["processes"] = len(cells) - 1
+        figures["utilization_ppm"] //= max(1, figures["processes"])  # the mean
         return figures | totals(summed)
 
 
