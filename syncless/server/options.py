@@ -397,6 +397,11 @@ OPTIONS = {  # heading -> options
             "this /path of the main addresses (needs syncless[metrics])", type="bool | str | None", call=
             "metrics for Prometheus: True serves them at /metrics of the status address; else an address "
             "or a path"),
+        Option("no_shared_metrics", False, where=COMMAND, text=
+            "leave each worker its own metrics of prometheus_client, instead of one value for all"),
+        Option("shared_metrics", True, where=PROGRAM, word=None, call=
+            "with workers, metrics that the application makes with prometheus_client have one value for all "
+            "workers, which `metrics` shows, too (see docs/howto/operating.md)"),
     ),
     "processes": (
         Option("workers", 0, "N", PROGRAM, short="-w", read=number_of_workers, text=

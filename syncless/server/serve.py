@@ -62,6 +62,7 @@ def serve(
     status_public: bool = False,
     health: str | None = None,
     metrics: bool | str | None = None,
+    shared_metrics: bool = True,
     workers: int | Literal["auto"] = 0,
     preload: bool = False,
     user: str | int | None = None,
@@ -168,6 +169,8 @@ def serve(
       served below.
     - `metrics`: metrics for Prometheus: True serves them at /metrics of the status address; else an address
       or a path.
+    - `shared_metrics`: with workers, metrics that the application makes with prometheus_client have one value
+      for all workers, which `metrics` shows, too (see docs/howto/operating.md).
 
     Processes:
 
@@ -210,6 +213,7 @@ def serve(
         status_public=status_public,
         health=health,
         metrics=metrics,
+        shared_metrics=shared_metrics,
         workers=workers,
         preload=preload,
         user=user,

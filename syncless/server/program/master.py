@@ -49,6 +49,7 @@ from syncless.server.program.slot import (
 )
 from syncless.server.program.unwritten import flush_before_fork
 from syncless.server.program.worker import Work, fork
+from syncless.server.status.metrics import share_application_metrics
 from syncless.server.status.options import StatusOptions
 
 LONGEST_LAST_CALL = 3.0
@@ -89,6 +90,7 @@ class Master:
         patch: Patch,
         preparation: Preparation | None = None,
         status: StatusOptions | None = None,
+        shared_metrics: bool = True,
         **options: Any,
     ):
         self.processors = processors() if workers == AUTO else 0
@@ -97,6 +99,9 @@ class Master:
         if not isinstance(wanted, int) or wanted < 1 or wanted > MOST_WORKERS:
             raise ValueError(f"workers must be {AUTO!r} or from 1 to {MOST_WORKERS}, not {workers}")
         import_module("syncless.shared.area").begin()  # before the application, which may use it
+        self.shared_metrics = shared_metrics
+        if shared_metrics:
+            share_application_metrics()
         if preload:
             patch()
             with admitted():
@@ -450,6 +455,7 @@ class Master:
             clock=clock,
             others=len(self.slots) > 1 and not self.options.get("reuse_port"),
             master=self.pid,
+            shares_metrics=self.shared_metrics,
             reporting=self.status.prepare(clock),
         )
         pipes = [worker.pipe for worker in self._all() if worker.pipe >= 0]

@@ -47,6 +47,7 @@ from syncless.server.program.slot import (
 from syncless.server.program.telemetry import send_the_rest
 from syncless.server.program.unwritten import write_the_rest
 from syncless.server.server import Server
+from syncless.server.status.metrics import share_application_metrics
 from syncless.server.status.reporter import memory
 from syncless.tools.records import record
 
@@ -86,6 +87,8 @@ class Work:
     """Whether other workers accept from the same sockets."""
     master: int
     """Process number."""
+    shares_metrics: bool = False
+    """Whether those of the application are in shared memory."""
     reporting: Reporting | None = None
     """Where its status is shown, if anybody wants to see it."""
 
@@ -103,6 +106,8 @@ class Work:
             listener.close()  # one of the first has been detached
         try:
             self.patch()
+            if self.shares_metrics:
+                share_application_metrics(self.clock + 1)
             options = {**self.options, "bind": binds, "multiprocess": True}
             server = self.preparation.make_server(**options)
             self.preparation.take(server, self.application, "post_fork")
