@@ -232,6 +232,8 @@ LATE_IMPORTS = {
         ("server/kinds.py", "syncless.apps.asgi.host"),
         ("server/server.py", "syncless.native.handlerthreads"),
         ("server/program/master.py", "syncless.shared.area"),
+        ("server/lanes/affinity.py", "syncless.shared.values"),
+        ("server/lanes/affinity.py", "syncless.shared.metrics"),
         ("shared/messages.py", "syncless.asyncio.tasklets"),
         ("server/server.py", "syncless.http.http2.session"),
         ("apps/wsgi/host.py", "syncless.apps.wsgi.compress"),

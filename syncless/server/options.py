@@ -409,6 +409,11 @@ OPTIONS = {  # heading -> options
             "this process)", type='int | Literal["auto"]', call=
             'number of worker processes (0: serve from this process), or "auto": one for each available '
             'processor'),
+        Option("affinity", None, "RULE", PROGRAM, text=
+            "serve all requests of a session in the same worker: cookie (one of the server's own), "
+            "header:NAME (as the application's responses set it) or client (its address)", call=
+            'the worker that serves the requests of a session: "cookie", "header:NAME" or "client" (see '
+            'docs/howto/workers.md#sessions)'),
         Option("preload", False, where=PROGRAM, text="import the application once, before the workers start"),
         Option("reload", False, where=COMMAND, text=
             "start new workers when a Python or TOML file below the working directory changes"),

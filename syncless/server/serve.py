@@ -64,6 +64,7 @@ def serve(
     metrics: bool | str | None = None,
     shared_metrics: bool = True,
     workers: int | Literal["auto"] = 0,
+    affinity: str | None = None,
     preload: bool = False,
     user: str | int | None = None,
     group: str | int | None = None,
@@ -176,6 +177,8 @@ def serve(
 
     - `workers`: number of worker processes (0: serve from this process), or "auto": one for each available
       processor.
+    - `affinity`: the worker that serves the requests of a session: "cookie", "header:NAME" or "client" (see
+      docs/howto/workers.md#sessions).
     - `preload`: import the application once, before the workers start.
     - `user`: switch the serving process to this user after opening sockets and files, if root started it
       (with workers, the master stays root).
@@ -215,6 +218,7 @@ def serve(
         metrics=metrics,
         shared_metrics=shared_metrics,
         workers=workers,
+        affinity=affinity,
         preload=preload,
         user=user,
         group=group,

@@ -48,6 +48,7 @@ def serve_until_stopped(
     metrics: bool | str | None,
     shared_metrics: bool,
     workers: int | Literal["auto"],
+    affinity: str | None,
     preload: bool,
     user: str | int | None,
     group: str | int | None,
@@ -99,9 +100,12 @@ def serve_until_stopped(
                 preparation=preparation,
                 status=seen,
                 shared_metrics=shared_metrics,
+                affinity=affinity,
                 **options,
             ).run()
             return
+        if affinity is not None:
+            raise ValueError("affinity chooses one of several workers: add workers")
         patching()
         if shared_metrics and seen.shows_metrics:
             share_application_metrics(1)
