@@ -105,6 +105,7 @@ NATIVE = {
     "syncless.http.websocket.frames": [],
     "syncless.http.connection": [],
     "syncless.http.acceptor": [],
+    "syncless.http.moved": [],
     "syncless.http.http2.stream": [],
     "syncless.http.http2.session": [],
     "syncless.apps.asgi.operations": [],

@@ -82,3 +82,7 @@ class Host(ABC):
     @abstractmethod
     def with_hooks(self, before: Hook | None, after: Hook | None) -> Host:
         """Return the same host with functions that are called before and after each request."""
+
+    @abstractmethod
+    def around(self, wsgi: Callable[[Any], Any], asgi: Callable[[Any], Any]) -> Host:
+        """Return the same host with a middleware, which the function for its interface puts around it."""

@@ -82,9 +82,12 @@ def serve_command(arguments: list[str]) -> int:
         gc.collect()
         gc.freeze()  # so that no worker's collector copies pages with the interpreter's objects and ours
     set_title("master" if options.workers else "", name)
-    run = functools.partial(
-        serve, application, **{**arguments_of(options, PROGRAM), "chdir": chdir}, **settings
-    )
+    program = {
+        **arguments_of(options, PROGRAM),
+        "chdir": chdir,
+        "shared_metrics": not options.no_shared_metrics,
+    }
+    run = functools.partial(serve, application, **program, **settings)
     try:
         with contextlib.ExitStack() as watchers:
             if options.reload_certificates:

@@ -11,7 +11,11 @@ from syncless.server.options import ROWS, Option
 
 PLAIN = ("certfile", "keyfile", "certificates", "ciphers")
 """Arguments whose names are no words of English, besides those with an underscore."""
-OF_CALLERS = {"key_password": "key_password_file", "defer_accept": "no_defer_accept"}
+OF_CALLERS = {
+    "key_password": "key_password_file",
+    "defer_accept": "no_defer_accept",
+    "shared_metrics": "no_shared_metrics",
+}
 """Argument that has another name in the command."""
 
 

@@ -96,8 +96,9 @@ class Limits:
     """Maximum number of lingering connections (see `linger_bytes`); one more closes the oldest. 0: no
     limit."""
     shared_value_bytes: int = bounded(1 << 25, most=1 << 38)
-    """Memory for the counters, values and locks of `syncless.shared`, for all workers together. When it is
-    full, values are dropped: some expired ones, then the least recently used. At most 274,877,906,944."""
+    """Memory for the counters, values and locks of `syncless.shared`, and for metrics of the application, for
+    all workers together. When it is full, values are dropped: some expired ones, then the least recently
+    used. At most 274,877,906,944."""
     shared_ring_bytes: int = bounded(1 << 23, most=1 << 38)
     """Memory for the messages of `syncless.shared`, for all workers together: a subscriber that is that far
     behind is told what it has missed. At most 274,877,906,944."""

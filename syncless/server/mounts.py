@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from syncless.apps.host import Hook, Host, Place, Serving
 from syncless.apps.wsgi.host import WSGIHost, pages_at
@@ -49,3 +50,6 @@ class Mounts(Host):
 
     def with_hooks(self, before: Hook | None, after: Hook | None) -> Mounts:
         return Mounts({prefix or "/": host.with_hooks(before, after) for prefix, host in self.hosts.items()})
+
+    def around(self, wsgi: Callable[[Any], Any], asgi: Callable[[Any], Any]) -> Mounts:
+        return Mounts({prefix or "/": host.around(wsgi, asgi) for prefix, host in self.hosts.items()})

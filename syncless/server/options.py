@@ -397,6 +397,11 @@ OPTIONS = {  # heading -> options
             "this /path of the main addresses (needs syncless[metrics])", type="bool | str | None", call=
             "metrics for Prometheus: True serves them at /metrics of the status address; else an address "
             "or a path"),
+        Option("no_shared_metrics", False, where=COMMAND, text=
+            "leave each worker its own metrics of prometheus_client, instead of one value for all"),
+        Option("shared_metrics", True, where=PROGRAM, word=None, call=
+            "with workers, metrics that the application makes with prometheus_client have one value for all "
+            "workers, which `metrics` shows, too (see docs/howto/operating.md)"),
     ),
     "processes": (
         Option("workers", 0, "N", PROGRAM, short="-w", read=number_of_workers, text=
@@ -404,6 +409,11 @@ OPTIONS = {  # heading -> options
             "this process)", type='int | Literal["auto"]', call=
             'number of worker processes (0: serve from this process), or "auto": one for each available '
             'processor'),
+        Option("affinity", None, "RULE", PROGRAM, text=
+            "serve all requests of a session in the same worker: cookie (one of the server's own), "
+            "header:NAME (as the application's responses set it) or client (its address)", call=
+            'the worker that serves the requests of a session: "cookie", "header:NAME" or "client" (see '
+            'docs/howto/workers.md#sessions)'),
         Option("preload", False, where=PROGRAM, text="import the application once, before the workers start"),
         Option("reload", False, where=COMMAND, text=
             "start new workers when a Python or TOML file below the working directory changes"),

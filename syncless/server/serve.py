@@ -62,7 +62,9 @@ def serve(
     status_public: bool = False,
     health: str | None = None,
     metrics: bool | str | None = None,
+    shared_metrics: bool = True,
     workers: int | Literal["auto"] = 0,
+    affinity: str | None = None,
     preload: bool = False,
     user: str | int | None = None,
     group: str | int | None = None,
@@ -168,11 +170,15 @@ def serve(
       served below.
     - `metrics`: metrics for Prometheus: True serves them at /metrics of the status address; else an address
       or a path.
+    - `shared_metrics`: with workers, metrics that the application makes with prometheus_client have one value
+      for all workers, which `metrics` shows, too (see docs/howto/operating.md).
 
     Processes:
 
     - `workers`: number of worker processes (0: serve from this process), or "auto": one for each available
       processor.
+    - `affinity`: the worker that serves the requests of a session: "cookie", "header:NAME" or "client" (see
+      docs/howto/workers.md#sessions).
     - `preload`: import the application once, before the workers start.
     - `user`: switch the serving process to this user after opening sockets and files, if root started it
       (with workers, the master stays root).
@@ -210,7 +216,9 @@ def serve(
         status_public=status_public,
         health=health,
         metrics=metrics,
+        shared_metrics=shared_metrics,
         workers=workers,
+        affinity=affinity,
         preload=preload,
         user=user,
         group=group,

@@ -22,7 +22,7 @@ class TooLarge(SharedError, ValueError):
 
 
 class StoreFull(SharedError):
-    """The counters and locks need all of Limits.shared_value_bytes: nothing else is left to drop."""
+    """The counters, metrics and locks need all of Limits.shared_value_bytes: nothing else is left to drop."""
 
 
 class Unavailable(SharedError):

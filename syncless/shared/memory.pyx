@@ -8,6 +8,7 @@ PATIENCE_NS: its holder may have been stopped (SIGSTOP). messages.py, values.py 
 
 import os
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EBADF, ECONNREFUSED, EINTR, ENOENT, ENOTSOCK, ETIMEDOUT, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -34,6 +35,7 @@ cdef extern from "region.h" nogil:
         VALUE_ENTRY
         RATE_ENTRY
         LOCK_ENTRY
+        AMOUNT_ENTRY
         RECORD_NONE
         RECORD_THERE
         RECORD_GONE
@@ -44,7 +46,7 @@ cdef extern from "region.h" nogil:
         uint64_t asleep
         char* name
     struct entry:
-        uint32_t data_bytes
+        uint32_t older, key_bytes, data_bytes
         uint8_t format
         int64_t number
     struct region:
@@ -74,10 +76,16 @@ cdef extern from "region.h" nogil:
     int values_put(region* r, const key* key, const data* data, int64_t now)
     int values_add(region* r, const key* key, int64_t n, int64_t* sum)
     int64_t values_take(region* r, const key* key, int64_t n, int64_t most, int64_t each, int64_t now)
+    uint32_t values_amount(region* r, const key* key)
     void values_remove(region* r, uint32_t entry)
     void values_read(region* r, uint32_t entry, void* to)
     int values_equal(region* r, uint32_t entry, const data* data)
     entry* values_entry(region* r, uint32_t cell)
+    uint32_t amounts_newest(const region* r)
+    void amounts_key(region* r, uint32_t amount, void* to)
+    void amount_add(entry* amount, double n)
+    void amount_set(entry* amount, double value)
+    double amount_get(const entry* amount)
     uint64_t ring_put(region* r, record* record, const void* topic, const void* data)
     int ring_look(const region* r, uint64_t at, record* record, char* topic)
     int ring_read(const region* r, uint64_t at, const record* record, void* to)
@@ -343,6 +351,21 @@ cdef class Region:
             raise full()
         return left
 
+    def amounts(self) -> list:
+        """Return (name, value, mark) of each Amount, in the order in which they were made. Never waits."""
+        cdef uint32_t cell = amounts_newest(self.it)
+        cdef entry* e
+        cdef bytes name
+        cdef list found = []
+        while cell:
+            e = values_entry(self.it, cell)
+            name = PyBytes_FromStringAndSize(NULL, e.key_bytes)
+            amounts_key(self.it, cell, PyBytes_AS_STRING(name))
+            found.append((name, amount_get(e), e.format))
+            cell = e.older
+        found.reverse()
+        return found
+
     # -- locks -----------------------------------------------------------------------------------------------
 
     def lock(self, bytes name not None, bytes owner not None, bytes dead=None) -> bytes | None:
@@ -482,8 +505,46 @@ cdef class Region:
         }
 
 
+cdef class Amount:
+    """Amount(region, name)\n--\n\nA float that processes share, 0.0 at first, and a byte for the caller, the
+    `mark`. It is never removed, so nothing here waits. Raises StoreFull, Unavailable."""
+    cdef Region region          # which keeps the memory
+    cdef entry* it
+
+    def __cinit__(self, Region region not None, bytes name not None):
+        self.bind(region, name)
+
+    def bind(self, Region region not None, bytes name not None) -> None:
+        """Become the amount of another name. Raise StoreFull, Unavailable."""
+        cdef key k = key_of(name, AMOUNT_ENTRY)
+        cdef uint32_t cell
+        region.enter()
+        cell = values_amount(region.it, &k)
+        region_leave(region.it)
+        if not cell:
+            raise full()
+        self.region, self.it = region, values_entry(region.it, cell)
+
+    def inc(self, double amount) -> None:
+        amount_add(self.it, amount)
+
+    def set(self, double value, timestamp=None) -> None:
+        amount_set(self.it, value)
+
+    def get(self) -> float:
+        return amount_get(self.it)
+
+    @property
+    def mark(self) -> int:
+        return self.it.format
+
+    @mark.setter
+    def mark(self, uint8_t mark):
+        self.it.format = mark
+
+
 cdef object full():
-    return StoreFull("the counters and locks need all of the memory for values: raise shared_value_bytes")
+    return StoreFull("the counters, metrics and locks need all of the memory for values: raise shared_value_bytes")
 
 
 cdef class Waker(Watcher):

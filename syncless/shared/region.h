@@ -33,7 +33,8 @@ enum entry_kind {               /* each has names of its own */
     COUNTER_ENTRY = 1,
     VALUE_ENTRY,
     RATE_ENTRY,
-    LOCK_ENTRY
+    LOCK_ENTRY,
+    AMOUNT_ENTRY                /* never removed, so it is read and changed without the mutex */
 };
 
 /* Cell 0 is none. Free cells are in a list; one is CELL_MORE if it goes on an entry that needs several. */
@@ -47,13 +48,14 @@ struct entry {                  /* a cell that is CELL_ENTRY */
     uint32_t next;
     uint32_t role;
     uint32_t after;             /* in its bucket */
-    uint32_t older, newer;      /* in the order of use, if its kind can be dropped */
+    uint32_t older, newer;      /* in the order of use, if its kind can be dropped; of an amount, the one made
+                                   before it, and whether it is in their list */
     uint32_t key_bytes, data_bytes;
     uint8_t kind;
     uint8_t format;             /* of the data; the caller's */
     uint64_t hash;
     int64_t expires;            /* ns; 0: never */
-    int64_t number;             /* a counter's, a rate's, or the caller's */
+    int64_t number;             /* a counter's, a rate's, or the caller's; of an amount, the bits of a double */
     unsigned char bytes[CELL_BYTES - 56];       /* of the key and, behind it, of the data */
 };
 
@@ -77,6 +79,7 @@ struct region {
     uint32_t used;              /* cells of entries */
     uint32_t newest, oldest;    /* of the entries that can be dropped */
     uint32_t hand;              /* the next cell where a look for expired ones begins */
+    uint32_t amounts;           /* the newest one */
     uint64_t entries, evicted, expired;
     /* messages: changed under the mutex, read without */
     uint64_t ring_bytes;
@@ -141,12 +144,22 @@ int values_add(struct region *r, const struct key *key, int64_t n, int64_t *sum)
 int64_t values_take(struct region *r, const struct key *key, int64_t n, int64_t most, int64_t each,
                     int64_t now);
 
+/* The cell of an amount, 0.0 at first; 0 if the store is full. */
+uint32_t values_amount(struct region *r, const struct key *key);
+
 void values_remove(struct region *r, uint32_t entry);
 void values_read(struct region *r, uint32_t entry, void *to);
 int values_equal(struct region *r, uint32_t entry, const struct data *data);
 void values_repair(struct region *r);
 
 struct entry *values_entry(struct region *r, uint32_t cell);
+
+/* Without the mutex: amounts, of which the newest is the first and each leads to the one before it; 0: none. */
+uint32_t amounts_newest(const struct region *r);
+void amounts_key(struct region *r, uint32_t amount, void *to);
+void amount_add(struct entry *amount, double n);
+void amount_set(struct entry *amount, double value);
+double amount_get(const struct entry *amount);
 
 /* -- ring.c ---------------------------------------------------------------------------------------------- */
 

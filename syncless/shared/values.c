@@ -1,7 +1,7 @@
 /* Values by name in a region: a hash table whose entries are chains of cells, all of one size. See region.h.
 
    Cells of one size need no search for room, and their list of free ones can be made anew from the entries
-   alone. Values and rates can be dropped to make room; counters and locks cannot. */
+   alone. Values and rates can be dropped to make room; counters, locks and amounts cannot. */
 
 #include "region.h"
 
@@ -227,6 +227,7 @@ int values_put(struct region *r, const struct key *key, const struct data *data,
     e->hash = key->hash;
     e->expires = data->expires;
     e->number = data->number;
+    e->newer = 0;
     walk(r, number, 0, (void *)key->bytes, key->size, WRITE_BYTES);
     walk(r, number, key->size, (void *)data->bytes, data->size, WRITE_BYTES);
     old = values_find(r, key, now);
@@ -276,6 +277,56 @@ int64_t values_take(struct region *r, const struct key *key, int64_t n, int64_t 
     return 0;
 }
 
+/* -- amounts --------------------------------------------------------------------------------------------- */
+
+static void list_amount(struct region *r, uint32_t number) {
+    values_entry(r, number)->older = r->amounts;
+    link_store(&r->amounts, number);
+    values_entry(r, number)->newer = 1;
+}
+
+uint32_t values_amount(struct region *r, const struct key *key) {
+    const struct data none = {"", 0, 0, 0, 0};
+    uint32_t number = values_find(r, key, 0);
+    if (!number && !values_put(r, key, &none, 0)) {
+        number = values_find(r, key, 0);
+        list_amount(r, number);
+    }
+    return number;
+}
+
+uint32_t amounts_newest(const struct region *r) {
+    return __atomic_load_n(&r->amounts, __ATOMIC_ACQUIRE);
+}
+
+void amounts_key(struct region *r, uint32_t amount, void *to) {
+    walk(r, amount, 0, to, values_entry(r, amount)->key_bytes, READ_BYTES);
+}
+
+void amount_set(struct entry *amount, double value) {
+    int64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    __atomic_store_n(&amount->number, bits, __ATOMIC_RELAXED);
+}
+
+double amount_get(const struct entry *amount) {
+    int64_t bits = __atomic_load_n(&amount->number, __ATOMIC_RELAXED);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+void amount_add(struct entry *amount, double n) {
+    int64_t before = __atomic_load_n(&amount->number, __ATOMIC_RELAXED), after;
+    double value;
+    do {
+        memcpy(&value, &before, sizeof value);
+        value += n;
+        memcpy(&after, &value, sizeof after);
+    } while (!__atomic_compare_exchange_n(&amount->number, &before, after, 1, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+}
+
 /* -- after a death --------------------------------------------------------------------------------------- */
 
 /* Whether the chain of an entry is whole, and not that of another; its cells are marked if it is. */
@@ -312,6 +363,9 @@ void values_repair(struct region *r) {
             r->entries++;
             if (can_be_dropped(values_entry(r, *link)))
                 note_use(r, *link);
+            else if (values_entry(r, *link)->kind == AMOUNT_ENTRY && !values_entry(r, *link)->newer &&
+                     r->amounts != *link)
+                list_amount(r, *link);          /* its maker died before it was in the list */
             link = &values_entry(r, *link)->after;
         }
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -95,6 +96,9 @@ class ASGIHost(Host):
 
     def with_hooks(self, before: Hook | None, after: Hook | None) -> ASGIHost:
         return ASGIHost(HooksMiddleware(self.call, before, after), lifespan=self.lifespan)
+
+    def around(self, wsgi: Callable[[Any], Any], asgi: Callable[[Any], Any]) -> ASGIHost:
+        return ASGIHost(asgi(self.call), lifespan=self.lifespan)
 
     def at(self, place: Place) -> Application:
         server, address = place.server, place.address

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import syncless
@@ -41,6 +42,9 @@ class WSGIHost(Host):
 
     def with_hooks(self, before: Hook | None, after: Hook | None) -> WSGIHost:
         return WSGIHost(HooksMiddleware(self.call, before, after), self.root_path)
+
+    def around(self, wsgi: Callable[[Any], Any], asgi: Callable[[Any], Any]) -> WSGIHost:
+        return WSGIHost(wsgi(self.call), self.root_path)
 
 
 def pages_at(place: Place) -> dict[str, WSGIApplication]:

@@ -28,6 +28,7 @@ from syncless.http.limits import Limits
 from syncless.http.log.errorlog import process_log, warn
 from syncless.server.addresses import show
 from syncless.server.kinds import as_host
+from syncless.server.lanes.affinity import Affinity
 from syncless.server.program.banner import Events, announce, counted
 from syncless.server.program.blocking import Patch
 from syncless.server.program.hooks import Hooks
@@ -49,6 +50,7 @@ from syncless.server.program.slot import (
 )
 from syncless.server.program.unwritten import flush_before_fork
 from syncless.server.program.worker import Work, fork
+from syncless.server.status.metrics import share_application_metrics
 from syncless.server.status.options import StatusOptions
 
 LONGEST_LAST_CALL = 3.0
@@ -89,6 +91,8 @@ class Master:
         patch: Patch,
         preparation: Preparation | None = None,
         status: StatusOptions | None = None,
+        shared_metrics: bool = True,
+        affinity: str | None = None,
         **options: Any,
     ):
         self.processors = processors() if workers == AUTO else 0
@@ -96,7 +100,11 @@ class Master:
         wanted = min(self.processors, MOST_WORKERS) if workers == AUTO else workers
         if not isinstance(wanted, int) or wanted < 1 or wanted > MOST_WORKERS:
             raise ValueError(f"workers must be {AUTO!r} or from 1 to {MOST_WORKERS}, not {workers}")
+        self.affinity = None if affinity is None else Affinity(affinity, wanted)
         import_module("syncless.shared.area").begin()  # before the application, which may use it
+        self.shared_metrics = shared_metrics
+        if shared_metrics:
+            share_application_metrics()
         if preload:
             patch()
             with admitted():
@@ -149,6 +157,8 @@ class Master:
             self.events.end("stopped")
         finally:
             self.status.close()
+            if self.affinity is not None:
+                self.affinity.close()
             self.logs.close_errors(hold=True)
 
     def _supervise(self) -> None:
@@ -435,12 +445,13 @@ class Master:
         taken = {worker.clock for worker in self._all()}
         clock = next(number for number in range(CLOCKS) if number not in taken)
         BEAT.pack_into(self.clocks, clock * BEAT.size, 0.0)
+        slot_number = self.slots.index(slot) + 1
         work = Work(
             application=self.application,
             options=self.options,
             patch=self.patch,
             preparation=self.preparation,
-            number=self.slots.index(slot) + 1,
+            number=slot_number,
             quiet=self.events.quiet,
             speaks=not self.events.quiet and slot is self.slots[0],
             limits=self.limits,
@@ -450,6 +461,8 @@ class Master:
             clock=clock,
             others=len(self.slots) > 1 and not self.options.get("reuse_port"),
             master=self.pid,
+            shares_metrics=self.shared_metrics,
+            affinity=self.affinity if self.affinity and self.affinity.has(slot_number) else None,
             reporting=self.status.prepare(clock),
         )
         pipes = [worker.pipe for worker in self._all() if worker.pipe >= 0]

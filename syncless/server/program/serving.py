@@ -27,6 +27,7 @@ from syncless.server.program.process import PidFile
 from syncless.server.program.reporting import OfProcess, shown
 from syncless.server.serve import Patching
 from syncless.server.server import limits_of
+from syncless.server.status.metrics import share_application_metrics
 from syncless.server.status.options import StatusOptions
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ def serve_until_stopped(
     status_public: bool,
     health: str | None,
     metrics: bool | str | None,
+    shared_metrics: bool,
     workers: int | Literal["auto"],
+    affinity: str | None,
     preload: bool,
     user: str | int | None,
     group: str | int | None,
@@ -96,10 +99,16 @@ def serve_until_stopped(
                 events=Events(quiet, began),
                 preparation=preparation,
                 status=seen,
+                shared_metrics=shared_metrics,
+                affinity=affinity,
                 **options,
             ).run()
             return
+        if affinity is not None:
+            raise ValueError("affinity chooses one of several workers: add workers")
         patching()
+        if shared_metrics and seen.shows_metrics:
+            share_application_metrics(1)
         if privileges is None:  # errors of the application come before its sockets
             application = as_host(application)
         server = preparation.make_server(host, port, **options)

@@ -31,6 +31,7 @@ from syncless.http.limits import Limits
 from syncless.http.log.errorlog import process_log
 from syncless.http.log.notices import flush
 from syncless.server.addresses import Bind
+from syncless.server.lanes.affinity import Affinity
 from syncless.server.program.blocking import Patch, StallWarning, warn_of_blocking_modules
 from syncless.server.program.hooks import HookFailed
 from syncless.server.program.preparing import Preparation
@@ -47,6 +48,7 @@ from syncless.server.program.slot import (
 from syncless.server.program.telemetry import send_the_rest
 from syncless.server.program.unwritten import write_the_rest
 from syncless.server.server import Server
+from syncless.server.status.metrics import share_application_metrics
 from syncless.server.status.reporter import memory
 from syncless.tools.records import record
 
@@ -86,6 +88,10 @@ class Work:
     """Whether other workers accept from the same sockets."""
     master: int
     """Process number."""
+    affinity: Affinity | None = None
+    """How requests of a session find their worker, if they do."""
+    shares_metrics: bool = False
+    """Whether those of the application are in shared memory."""
     reporting: Reporting | None = None
     """Where its status is shown, if anybody wants to see it."""
 
@@ -103,9 +109,15 @@ class Work:
             listener.close()  # one of the first has been detached
         try:
             self.patch()
+            if self.shares_metrics:
+                share_application_metrics(self.clock + 1)
             options = {**self.options, "bind": binds, "multiprocess": True}
+            if self.affinity is not None:
+                options["remembered"] = 0  # a remembered head has no fields that tell its session
             server = self.preparation.make_server(**options)
             self.preparation.take(server, self.application, "post_fork")
+            if self.affinity is not None:
+                self.affinity.join(server, self.number)
             if self.reporting is not None:
                 self.reporting.begin(server)
         except (ApplicationNotFound, ApplicationFailed, HookFailed, OSError, TypeError, ValueError) as error:

@@ -1,14 +1,14 @@
-"""Metrics: the scoreboard as Prometheus reads it, by the library prometheus_client, which is imported here
-only.
+"""Metrics: the scoreboard as Prometheus reads it, by the library prometheus_client, and behind it the metrics
+that the application makes with that library (shared/metrics.py).
 
-All processes together: counts of those that have ended stay, so no counter goes back. Figures are a second
-old at most. Takes a scoreboard; gives text.
+All processes together: counts of those that have ended stay, so no counter goes back. Figures of the
+scoreboard are a second old at most. Takes a scoreboard; gives text.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import syncless
@@ -175,3 +175,27 @@ class Metrics:
             yield families.CounterMetricFamily(name, text, value=told[key] / unit)
         for key, name, text, unit in GAUGES:
             yield families.GaugeMetricFamily(name, text, value=told[key] / unit)
+        yield from _of_application()
+
+
+def share_application_metrics(place: int | None = None) -> None:
+    """Have metrics of the application in shared memory, before it is imported; in a process that serves, with
+    its place among these, from 1."""
+    module = _shared()
+    if module is not None:
+        module.install()
+        if place is not None:
+            module.begin(place)
+
+
+def _of_application() -> Iterable[Any]:
+    module = _shared()
+    found: Iterable[Any] = () if module is None else module.families()
+    return found
+
+
+def _shared() -> Any:
+    try:
+        return importlib.import_module("syncless.shared.metrics")
+    except ImportError:  # the system has no robust mutexes
+        return None

@@ -1,0 +1,321 @@
+"""Affinity: the requests of a session go to one worker, whichever worker accepts their connection.
+
+The master makes a pair of sockets for each worker before it forks. So every worker can send to every other,
+and a request that has been sent to a worker that dies waits for the next one in its place. The rule tells
+from a request which worker has its session: by a cookie of ours, by a field that the application has given to
+the client before, or by the client's address. A worker is named by its number, from 1, so its successor gets
+its sessions.
+
+A request moves only once, and only as a connection of plain HTTP/1 (http/moved.pyx). Others are served where
+they arrive, and counted.
+"""
+
+from __future__ import annotations
+
+import _socket
+import array
+import contextlib
+import json
+import mmap
+import os
+import zlib
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Protocol
+
+from syncless._core.current import wait_readable
+from syncless._core.tasklet import Tasklet, spawn
+from syncless.http.moved import Movable, adopt
+from syncless.server.lanes.lane import Lane, LaneOwner, Served
+
+COOKIE = "syncless_worker"
+MODES = "affinity must be 'cookie', 'client' or 'header:NAME', such as 'header:mcp-session-id'"
+LARGEST = 1 << 18
+"""Bytes of a request that moves: those that have been read of it."""
+CELL = 8
+OUTCOMES = {
+    "moved": "to the worker of its session",
+    "unmovable": "served where it arrived, because of TLS or HTTP/2",
+    "gone": "the worker of its session is gone",
+    "full": "the worker of its session has too many on their way",
+}
+
+
+class Sticky(Protocol):
+    """A Server, as this file sees it."""
+
+    lanes: list[Lane]
+    application: Any
+
+
+class Affinity:
+    """Affinity(rule, workers): made by a master, for all its workers. ValueError."""
+
+    def __init__(self, rule: str, workers: int):
+        kind, _, name = rule.partition(":")
+        if kind not in ("cookie", "client", "header") or bool(name) != (kind == "header"):
+            raise ValueError(f"{MODES}, not {rule!r}")
+        self.kind = kind
+        self.field = {"cookie": "cookie", "client": "x-forwarded-for"}.get(kind, name.lower())
+        self.number = 0
+        """Of this worker."""
+        self.workers = workers
+        self._pids = memoryview(mmap.mmap(-1, (workers + 1) * CELL)).cast("q")
+        """Of the processes that receive now, by the numbers of the workers; 0: none does."""
+        self._pairs = [_socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET) for _ in range(workers)]
+        for pair in self._pairs:
+            for each in pair:
+                each.setblocking(False)
+        self.learned: Any = None
+        self._counts: dict[str, Any] = {}
+
+    # -- the rule -----------------------------------------------------------------------------------------
+
+    def worker_of(self, value: bytes | None, address: str) -> int:
+        """Return the number of the worker that has the session; 0 if none has."""
+        if self.kind == "client":
+            return self._worker_of_client(address)
+        if value is None:
+            return 0
+        if self.kind == "cookie":
+            return self.named_in(value.decode("latin-1"))
+        found = self.learned.get(self._key(value.decode("latin-1")))
+        return found if isinstance(found, int) else 0
+
+    def named_in(self, cookies: str) -> int:
+        """Return the worker that the Cookie field names; 0 if it names none."""
+        for part in cookies.split(";"):
+            name, _, value = part.strip().partition("=")
+            if name == COOKIE and value.isascii() and value.isdecimal() and len(value) < 6:
+                return int(value) if 0 < int(value) <= self.workers else 0
+        return 0
+
+    def _worker_of_client(self, address: str) -> int:
+        """Choose one of those that there are: each keeps its clients when another comes or goes."""
+        present = [number for number in range(1, self.workers + 1) if self._pids[number]]
+        return max(present, key=lambda number: zlib.crc32(f"{number} {address}".encode()), default=0)
+
+    def learn(self, headers: Any) -> None:
+        """Note the session that a response begins; ``headers`` are its pairs of str."""
+        for name, value in headers:
+            if name.lower() == self.field:
+                self.learned.set(self._key(value), self.number)
+
+    @staticmethod
+    def _key(value: str) -> str:
+        return value if 0 < len(value.encode()) <= 250 else f"{zlib.crc32(value.encode())} {len(value)}"
+
+    # -- sending ------------------------------------------------------------------------------------------
+
+    def has(self, number: int) -> bool:
+        """Return whether a worker of this number takes part: one that was added later does not."""
+        return number <= self.workers
+
+    def is_present(self, number: int) -> bool:
+        pid = self._pids[number]
+        try:
+            os.kill(pid or -1, 0) if pid else None
+        except OSError:
+            return False
+        return bool(pid)
+
+    def begin(self, number: int) -> None:
+        """In worker ``number``."""
+        self.number = number
+        self.learned = import_module("syncless.shared.values").Mapping("syncless affinity")
+        metrics = import_module("syncless.shared.metrics")
+        for outcome in OUTCOMES:
+            self._counts[outcome] = metrics.make_value(
+                "counter",
+                "syncless_affinity_requests",
+                "syncless_affinity_requests_total",
+                ("outcome",),
+                (outcome,),
+                "Requests that arrived at another worker than that of their session, by what became of them",
+            )
+
+    def join(self, server: Sticky, number: int) -> None:
+        """In worker ``number``, before its server starts."""
+        self.begin(number)
+        server.lanes.insert(0, AffinityLane(self))
+        server.application = server.application.around(
+            lambda call: StickyWSGI(call, self), lambda call: StickyASGI(call, self)
+        )
+
+    def count(self, outcome: str) -> None:
+        self._counts[outcome].inc(1)
+
+    def receive_here(self, receives: bool) -> None:
+        if receives:
+            self._pids[self.number] = os.getpid()
+        elif self._pids[self.number] == os.getpid():
+            self._pids[self.number] = 0
+
+    def send(self, number: int, fd: int, message: bytes) -> bool:
+        """Send it with the descriptor, which stays the caller's. Return whether it is on its way."""
+        rights = array.array("i", [fd])
+        try:
+            self._pairs[number - 1][1].sendmsg(
+                [message],
+                [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)],
+                _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL,
+            )
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        for pair in self._pairs:
+            for each in pair:
+                each.close()
+
+    @property
+    def inbox(self) -> _socket.socket:
+        return self._pairs[self.number - 1][0]
+
+
+class AffinityLane(Lane):
+    """AffinityLane(affinity): that of one worker, before the lanes that accept."""
+
+    def __init__(self, affinity: Affinity):
+        self._affinity = affinity
+        self._served: list[Served] = []
+        self._movable: list[Movable] = []
+        self._receiver: Tasklet[None] | None = None
+
+    def open(self, server: LaneOwner, served: list[Served]) -> None:
+        self._served = served
+        field = self._affinity.field.encode()
+        for index, each in enumerate(served):
+            each.application = Movable(each.application, field, self._choose, self._sender(index))
+            self._movable.append(each.application)
+
+    def start(self) -> None:
+        self._affinity.receive_here(True)
+        self._receiver = spawn(self._receive)
+        self._receiver.name = "requests of sessions"
+
+    def stop(self) -> None:
+        self._affinity.receive_here(False)
+
+    def accept_rest(self) -> None:
+        self._take_all()
+
+    def close(self) -> None:
+        self._affinity.receive_here(False)
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.kill()
+
+    # -- requests that come -------------------------------------------------------------------------------
+
+    def _choose(self, value: bytes | None, address: str, trusted: bool, movable: bool) -> int:
+        affinity = self._affinity
+        if affinity.kind == "client" and trusted and value is not None:
+            address = value.decode("latin-1").rpartition(",")[2].strip()
+        number = affinity.worker_of(value, address)
+        if number in (0, affinity.number):
+            return 0
+        if not affinity.is_present(number):
+            affinity.count("gone")
+            return 0
+        if not movable:
+            affinity.count("unmovable")
+            return 0
+        return number
+
+    def _sender(self, index: int) -> Callable[[int, int, bytes, str, int, bool], None]:
+        def send(number: int, fd: int, data: bytes, address: str, port: int, trusted: bool) -> None:
+            head = json.dumps((index, address, port, trusted)).encode()
+            if len(data) < LARGEST and self._affinity.send(number, fd, head + b"\n" + data):
+                self._affinity.count("moved")
+                os.close(fd)
+            else:
+                self._affinity.count("full")
+                self._adopt(index, fd, data, address, port, trusted)
+
+        return send
+
+    # -- requests of others -------------------------------------------------------------------------------
+
+    def _receive(self) -> None:
+        while True:
+            wait_readable(self._affinity.inbox.fileno())
+            self._take_all()
+
+    def _take_all(self) -> None:
+        size = array.array("i").itemsize
+        with contextlib.suppress(BlockingIOError):  # or its predecessor has taken it
+            while True:
+                message, rights, _, _ = self._affinity.inbox.recvmsg(
+                    LARGEST + 4096, _socket.CMSG_SPACE(size), _socket.MSG_CMSG_CLOEXEC
+                )
+                head, _, data = message.partition(b"\n")
+                if not rights:  # no descriptor was free
+                    continue
+                fds = array.array("i", rights[0][2][:size])
+                index, address, port, trusted = json.loads(head)
+                self._adopt(index, fds[0], data, address, port, trusted)
+
+    def _adopt(self, index: int, fd: int, data: bytes, address: str, port: int, trusted: bool) -> None:
+        adopt(self._served[index].listener, self._movable[index], fd, data, address, port, trusted)
+
+
+# -- responses -----------------------------------------------------------------------------------------------
+
+
+class StickyWSGI:
+    """Tells the client, or learns, which worker has the session of a response."""
+
+    def __init__(self, application: Any, affinity: Affinity):
+        self.application = application
+        self.affinity = affinity
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        secure = environ["wsgi.url_scheme"] in ("https", "wss")
+        more = cookie_for(self.affinity, environ.get("HTTP_COOKIE", ""), secure)
+
+        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            if self.affinity.kind == "header":
+                self.affinity.learn(headers)
+            return start_response(status, [*headers, *more], *rest)
+
+        return self.application(environ, start)
+
+
+class StickyASGI:
+    """The same for ASGI."""
+
+    def __init__(self, application: Any, affinity: Affinity):
+        self.application = application
+        self.affinity = affinity
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self.application(scope, receive, send)
+            return
+        cookies = "; ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
+        more = cookie_for(self.affinity, cookies, scope["scheme"] in ("https", "wss"))
+        fields = [(name.encode(), value.encode()) for name, value in more]
+
+        async def note(message: dict[str, Any]) -> None:
+            if message["type"] in (
+                "http.response.start",
+                "websocket.accept",
+                "websocket.http.response.start",
+            ):
+                headers = list(message.get("headers", ()))
+                if self.affinity.kind == "header":
+                    self.affinity.learn((n.decode("latin-1"), v.decode("latin-1")) for n, v in headers)
+                message = {**message, "headers": [*headers, *fields]}
+            await send(message)
+
+        await self.application(scope, receive, note)
+
+
+def cookie_for(affinity: Affinity, cookies: str, secure: bool) -> list[tuple[str, str]]:
+    """Return the fields that a response needs: none if the client has the right cookie."""
+    if affinity.kind != "cookie" or affinity.named_in(cookies) == affinity.number:
+        return []
+    value = f"{COOKIE}={affinity.number}; Path=/; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
+    return [("Set-Cookie", value)]
