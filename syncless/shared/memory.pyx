@@ -11,7 +11,7 @@ import os
 from libc.errno cimport EBADF, ECONNREFUSED, EINTR, ENOENT, ENOTSOCK, ETIMEDOUT, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from posix.unistd cimport close, getpid
+from posix.unistd cimport close
 
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.current cimport may_park
@@ -49,7 +49,7 @@ cdef extern from "region.h" nogil:
         int64_t number
     struct region:
         size_t bytes
-        uint64_t repaired, entries, evicted, expired, published, overwritten
+        uint64_t repaired, entries, evicted, expired, published, overwritten, last
         uint32_t used
         place* place
     struct key:
@@ -63,7 +63,7 @@ cdef extern from "region.h" nogil:
         uint8_t format
         int64_t expires, number
     struct record:
-        uint32_t size, data_bytes, pid
+        uint32_t size, data_bytes
         uint64_t number
         uint8_t topic_bytes, format
     region* region_make(size_t value_bytes, size_t ring_bytes)
@@ -81,6 +81,7 @@ cdef extern from "region.h" nogil:
     uint64_t ring_put(region* r, record* record, const void* topic, const void* data)
     int ring_look(const region* r, uint64_t at, record* record, char* topic)
     int ring_read(const region* r, uint64_t at, const record* record, void* to)
+    uint64_t ring_behind(const region* r, uint64_t last, uint64_t head, uint64_t number, uint64_t* gone)
     uint64_t ring_head(const region* r)
     uint64_t ring_tail(const region* r)
     int place_take(region* r, uint32_t pid, uint64_t started, const char* name, uint32_t name_bytes)
@@ -402,7 +403,6 @@ cdef class Region:
         r.topic_bytes = <uint8_t> len(topic)
         r.format = <uint8_t> format
         r.data_bytes = <uint32_t> len(value)
-        r.pid = <uint32_t> getpid()
         self.enter()
         number = ring_put(self.it, &r, name, content)
         region_leave(self.it)
@@ -442,6 +442,24 @@ cdef class Region:
             return r.number, topic[:r.topic_bytes], r.format, to[:r.data_bytes]
         finally:
             free(to)
+
+    def behind(self, uint64_t number, uint64_t head) -> tuple:
+        """Return (at least how many messages with a higher number are overwritten, [(topic, place), ...] of
+        the others before the place `head`). A number that no message had yet is one of an earlier server.
+        Raise Unavailable."""
+        cdef char[TOPIC_BYTES + 1] topic
+        cdef record r
+        cdef uint64_t last, end, at, gone = 0
+        cdef list found = []
+        cdef bint is_ours
+        self.enter()
+        last, end, is_ours = self.it.last, ring_head(self.it), number <= self.it.published
+        region_leave(self.it)
+        at = ring_behind(self.it, last, end, number if is_ours else 0, &gone)
+        while at < head and ring_look(self.it, at, &r, topic) == RECORD_THERE:
+            found.append((topic[:r.topic_bytes], at))
+            at += r.size
+        return gone if is_ours else max(gone, <uint64_t> 1), found
 
     def head(self) -> int:
         """Return the place of the next message in the ring."""

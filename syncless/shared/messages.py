@@ -8,6 +8,7 @@ learns how many messages were overwritten before it read them.
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 from collections import deque
@@ -92,6 +93,17 @@ class Inbox:
         places.append(place)
         self.news.set()
 
+    def recall(self, number: int) -> None:
+        """Note the messages after this number that are still in the ring. Called once, after __init__()."""
+        missed, found = area.region().behind(number, self.begins_at)
+        self.places.extendleft(place for topic, place in reversed(found) if self.wants(topic))
+        self.missed += missed
+
+    def wants(self, topic: bytes) -> bool:
+        return topic in self.topics or (
+            not topic.startswith(INTERNAL) and any(pattern.fullmatch(topic) for pattern in self.patterns)
+        )
+
     def lose(self, number: int) -> None:
         self.missed += number
         self.news.set()
@@ -151,14 +163,9 @@ class Hub:
             for inbox in list(self._of_topic.get(topic, ())):
                 if place >= inbox.begins_at:
                     inbox.note(place, tail)
-            if self._with_patterns and not topic.startswith(INTERNAL):
-                for inbox in list(self._with_patterns):
-                    if (
-                        place >= inbox.begins_at
-                        and topic not in inbox.topics
-                        and any(pattern.fullmatch(topic) for pattern in inbox.patterns)
-                    ):
-                        inbox.note(place, tail)
+            for inbox in list(self._with_patterns):
+                if place >= inbox.begins_at and topic not in inbox.topics and inbox.wants(topic):
+                    inbox.note(place, tail)
 
     def end(self) -> None:
         """End all inboxes that end with the server. Called when it stops."""
@@ -223,13 +230,17 @@ class Subscription:
 
     _inbox: Inbox | None = None
 
-    def __init__(self, *topics: str):
+    def __init__(self, *topics: str, after: int | None = None):
         if not topics:
             raise InvalidName("subscribe to at least one topic")
+        if after is not None and not 0 <= operator.index(after) < 1 << 63:
+            raise ValueError(f"after must be the number of a message, not {after}")
         names = [name_of(topic, "topic") for topic in topics]
         if not running.is_stopping():
             patterns = [pattern_of(name) for name in names if b"*" in name]
             self._inbox = Inbox([name for name in names if b"*" not in name], patterns)
+            if after is not None:
+                self._inbox.recall(after)
 
     def get(self, timeout: float | None = None) -> Message | None:
         """Return the next message, after waiting for at most ``timeout`` seconds. Return None if the time is
@@ -312,14 +323,16 @@ class Subscription:
 S = TypeVar("S", bound=Subscription)
 
 
-def subscribe(*topics: str) -> Subscription:
+def subscribe(*topics: str, after: int | None = None) -> Subscription:
     """Subscribe to the messages of these topics from now on. ``*`` in a topic stands for any characters:
     ``subscribe("news", "room:*")``.
 
-    A message is a tuple (topic, data, number). A subscriber whose messages were overwritten before it read
-    them (`Limits.shared_ring_bytes`) gets Lagged in their place. Raises InvalidName or Unavailable.
+    A message is a tuple (topic, data, number). ``after``: the number of the last message that the subscriber
+    has: those behind it that are still in memory come first. A subscriber whose messages were overwritten
+    before it read them (`Limits.shared_ring_bytes`) gets Lagged in their place. Raises InvalidName or
+    Unavailable.
     """
-    return Subscription(*topics)
+    return Subscription(*topics, after=after)
 
 
 def pattern_of(name: bytes) -> re.Pattern[bytes]:
