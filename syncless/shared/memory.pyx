@@ -169,6 +169,7 @@ cdef class Region:
     OSError."""
     cdef region* it
     cdef readonly size_t ring_bytes, value_bytes
+    cdef readonly bytes mark    # 8 hexadecimal digits that no other region is likely to have
     cdef int sender             # a socket without a name, by which loops are woken; -1: not made yet
 
     def __cinit__(self):
@@ -179,6 +180,7 @@ cdef class Region:
         if self.it == NULL:
             raise OSError(errno, f"cannot get shared memory: {os.strerror(errno)}")
         self.ring_bytes, self.value_bytes = ring_bytes, value_bytes
+        self.mark = os.urandom(4).hex().encode()
 
     def __dealloc__(self):
         if self.it != NULL:

@@ -12,7 +12,7 @@ import operator
 import os
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -29,10 +29,15 @@ from syncless.shared.errors import InvalidName, Lagged
 
 if TYPE_CHECKING:
     from syncless.shared.memory import Waker
+    from syncless.shared.streams import Streams
 
 
 INTERNAL = b"\xff"
 """First byte of our own topics, with which no name in UTF-8 begins."""
+
+
+Record = tuple[int, bytes, int, bytes]
+"""Number, topic, format and data of a message, as they are in the ring."""
 
 
 class Message(NamedTuple):
@@ -127,6 +132,8 @@ class Hub:
         self._with_patterns: dict[Inbox, None] = {}
         self._all: dict[Inbox, None] = {}
         memory = import_module("syncless.shared.memory")  # which not every system has
+        self.streams: Streams | None = None
+        """Streams that are held, as long as there are some."""
         self.waker: Waker = memory.Waker(area.region(), os.getpid(), start, self.deliver)
 
     def add(self, inbox: Inbox) -> int:
@@ -147,7 +154,10 @@ class Hub:
             inboxes.pop(inbox, None)
             if not inboxes:
                 self._of_topic.pop(topic, None)
-        if not self._all:
+        self._rest()
+
+    def _rest(self) -> None:
+        if not self._all and not self.streams:
             if _hubs.get(self._loop) is self:
                 del _hubs[self._loop]
             self.waker.close()
@@ -159,6 +169,8 @@ class Hub:
             for inbox in list(self._all):
                 inbox.lose(lost)
         tail = area.region().tail()
+        if self.streams is not None:
+            self.streams.deliver(found, lost)
         for topic, place in found:
             for inbox in list(self._of_topic.get(topic, ())):
                 if place >= inbox.begins_at:
@@ -167,8 +179,16 @@ class Hub:
                 if place >= inbox.begins_at and topic not in inbox.topics and inbox.wants(topic):
                     inbox.note(place, tail)
 
+    def hold(self, event_of: Callable[[Record], bytes], gap_of: Callable[[int], bytes]) -> Streams:
+        if self.streams is None:
+            streams = import_module("syncless.shared.streams")
+            self.streams = streams.Streams(area.region().read, event_of, gap_of, self._rest)
+        return self.streams
+
     def end(self) -> None:
-        """End all inboxes that end with the server. Called when it stops."""
+        """End all streams, and all inboxes that end with the server. Called when it stops."""
+        if self.streams is not None:
+            self.streams.end()
         for inbox in list(self._all):
             if inbox.ends_at_stop:
                 inbox.close()
@@ -274,7 +294,7 @@ class Subscription:
     def _next(inbox: Inbox) -> Message | None:
         """Return the next message, if it has come. Raise Lagged."""
         places = inbox.places
-        found: tuple[int, bytes, int, bytes] | None = None
+        found: Record | None = None
         while places and (found := area.region().read(places[0])) is None:
             places.popleft()
             inbox.missed += 1
