@@ -113,6 +113,7 @@ NATIVE = {
     "syncless.apps.asgi.application": [],
     "syncless.apps.wsgi.input": [],
     "syncless.apps.wsgi.application": [],
+    "syncless.shared.streams": [],
     "syncless.shared.memory": [f"syncless/shared/{name}.c" for name in ("region", "values", "ring")],
     "syncless.native.handler": [],
     "syncless.native.threads": [
@@ -152,6 +153,7 @@ OPTIONAL = {
     "syncless._core.nativestack": "ELF",
     "syncless.patches.libraries.parking": "ELF",
     "syncless.shared.memory": "ROBUST_MUTEX",
+    "syncless.shared.streams": "ROBUST_MUTEX",
     "syncless.http.http2.stream": "HTTP2",
     "syncless.http.http2.session": "HTTP2",
     "syncless._core.explore": "ASSERTIONS",

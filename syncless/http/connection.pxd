@@ -13,7 +13,8 @@ cdef enum Phase:
     READING         # a request head, or nothing yet
     QUEUED          # a request waits until fewer run
     RUNNING         # a request is being answered
-    CARRYING        # a session of HTTP/2 carries requests, each with its own Exchange
+    CARRYING        # a session of HTTP/2 carries requests, each with its own Exchange; or one goes on with
+                    # the response of a request that has ended
     LINGERING       # refused or closed by us; bytes that the client still sends are thrown away
     CLOSED
     PHASES
@@ -94,6 +95,7 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef bint read_request(self, Loop loop) except -1
     cdef int leave(self) except -1
     cdef int run_request(self, Loop loop) except -1
+    cdef int go_on(self, Loop loop, Exchange exchange) except -1
     cdef int carry(self, Loop loop) except -1
     cdef int wait_for_client(self, Loop loop) except -1
     cdef int flush(self, Loop loop) except -1

@@ -6,7 +6,7 @@
        |             +---> QUEUED ------+  |                               |             too many run
        | malformed, too large, too late    | cannot be kept                | idle for too long
        +--> refused --> LINGERING <--------+                               +--> CLOSED
-       | the preface of HTTP/2
+       | the preface of HTTP/2, or a response that goes on after its request
        +--> CARRYING --- the session has ended ---> as after a response
 
 The transitions are a table; debug builds refuse others, and count those that are made. A connection has a
@@ -57,7 +57,7 @@ from syncless.http.stream cimport (
     set_readable,
 )
 from syncless.http.wire.wire cimport (
-    R_FAILED, R_PLAIN_HTTP, R_STOPPING, R_TOO_MANY, R_TOO_SLOW, ROUNDS, WASTE, asks_by_head, head,
+    CHUNKED, R_FAILED, R_PLAIN_HTTP, R_STOPPING, R_TOO_MANY, R_TOO_SLOW, ROUNDS, WASTE, asks_by_head, head,
     may_linger_on, refusal_fields,
 )
 
@@ -474,6 +474,8 @@ cdef class Connection(Watcher):
         exchange.count()
         self.unread = not exchange.body.framing.ended or (
             exchange.upgraded and not (<Upgrade> exchange.handler).over)
+        if exchange.held is not None:
+            return self.go_on(loop, exchange)
         self.drop_exchange(exchange)
         if self.stream.torn:
             self.close(loop, True)
@@ -485,6 +487,26 @@ cdef class Connection(Watcher):
             return self.close_when_sent(loop)
         self.unread = False
         return listener.flusher.add(self) if has_unsent(&self.stream) else 0
+
+    cdef int go_on(self, Loop loop, Exchange exchange) except -1:
+        """The request has ended, and its response goes on, by a session."""
+        cdef Session session = exchange.held
+        cdef bint goes_on = exchange.response.complete
+        cdef bint chunked = exchange.response.framing == CHUNKED
+        exchange.held = None
+        self.drop_exchange(exchange)            # which may run finalisers
+        if self.phase == CLOSED or self.stream.torn or not goes_on:
+            drop_unsent(&self.stream, self.listener.buffers)
+            return self.close(loop, True)
+        consume_inbox(&self.stream, self.listener.buffers, self.stream.inbox.size - self.stream.inbox_start)
+        self.session = session
+        self.move_to(CARRYING)
+        try:
+            session.take_over(self, chunked)
+        except BaseException:
+            self.close(loop, True)
+            raise
+        return self.listener.flusher.add(self) if has_unsent(&self.stream) else 0
 
     cdef int carry(self, Loop loop) except -1:
         """The session reads what has come, until the client leaves or nothing more is to be carried."""

@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from syncless._core.loop cimport Loop
+from syncless._core.loop cimport Loop, Watcher
 from syncless._core.recorder cimport WaitRecorder
 from syncless._core.scheduler cimport Thrown
 from syncless._core.tasklet cimport Tasklet, begin_anew, renew_context
@@ -49,6 +49,7 @@ cdef class Exchange(Tasklet):
     cdef int mount                  # of which of several applications
     cdef bint upgraded              # the connection speaks another protocol now: nothing is HTTP any more
     cdef object handler             # of that protocol, if the client asks for one
+    cdef Session held               # by which its response goes on when the request has ended, or None
     cdef readonly bint interruptible    # ClientGone is raised in it when the client leaves
     cdef Thrown gone                # the ClientGone that was thrown at it; None otherwise
     cdef int64_t started            # ns
@@ -91,6 +92,7 @@ cdef class Exchange(Tasklet):
     cdef int interrupt(self, Loop loop) except -1
     cdef int interrupt_no_more(self) except -1
     cdef int tell_stop(self, bint at_last) except -1
+    cdef int end_response(self) except -1
 
     cdef void count(self) noexcept
     cdef int respond_within_limits(self) except -1
@@ -166,6 +168,7 @@ cdef class Session:
     cdef int stop(self, bint at_last) except -1
     cdef bint has_an_end(self) except -1
     cdef int tell_stop(self, bint at_last) except -1
+    cdef int take_over(self, Watcher connection, bint chunked) except -1
 
 
 cdef class Sessions:

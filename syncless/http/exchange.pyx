@@ -24,7 +24,7 @@ from syncless._core.loop cimport Loop, Watcher
 from syncless._core.recorder cimport WaitRecorder, time_went
 from syncless._core.scheduler cimport DEBUG_BUILD, Scheduler, main_of
 from syncless._core.tasklet cimport Tasklet
-from syncless._core.threadloop cimport end_process, forks
+from syncless._core.threadloop cimport end_process, forks, get_loop
 from syncless._core.timeout cimport stop_throwing, throw_in_time
 from syncless._core.wait.waitqueue cimport wake_all
 from syncless.http.listener cimport Counters, Listener
@@ -33,7 +33,7 @@ from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.response cimport Response
 from syncless.http.stream cimport Stream, is_receivable, receive
-from syncless.http.wire.wire cimport CODES, HTTP_2, R_BUSY, R_FAILED, decode_path
+from syncless.http.wire.wire cimport BY_LENGTH, CODES, HTTP_2, NO_BODY, R_BUSY, R_FAILED, decode_path
 
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
@@ -328,6 +328,28 @@ cdef class Exchange(Tasklet):
             self.peer.append(PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
             self.peer.send_soon()
 
+    def hold(self, Session session not None, int64_t sent) -> bool:
+        """The session goes on with the response when the request has ended. `sent`: bytes of the body that
+        the application has given. Return False if the response cannot go on so: its length is known, or the
+        client gets other bytes (compressed, perhaps), or by the frames of HTTP/2."""
+        cdef Response response = self.response
+        if self.peer.is_gone() or response.committed and response.framing == NO_BODY:
+            return True                             # nothing is to go on
+        if (
+            self.upgraded or self.peer.stream.carried or get_loop() is not self.listener.loop
+            or not response.committed or response.framing == BY_LENGTH or response.body_sent != sent
+        ):
+            return False
+        self.held = session
+        return True
+
+    cdef int end_response(self) except -1:
+        """The application has given all of it."""
+        if self.held is None:
+            return self.response.end()
+        self.response.complete = True
+        return 0
+
     cdef int end_with_client(self, bint look) except -1:
         """`look`: whether it has left is worth a system call."""
         if self.peer.stream == NULL:
@@ -387,6 +409,10 @@ cdef class Exchange(Tasklet):
     def trace_id(self):
         """Of its traceparent, where the server gives its requests IDs; else None."""
         return None if self.ids is None else self.ids.trace_id
+
+    def field(self, str name not None):
+        """Return a header field, whose name is in lower case, or None."""
+        return self.request.field(name)
 
     @property
     def client(self) -> str:

@@ -95,6 +95,9 @@ class Limits:
     linger_connections: int = bounded(1000, zero=True)
     """Maximum number of lingering connections (see `linger_bytes`); one more closes the oldest. 0: no
     limit."""
+    event_bytes: int = 1 << 16
+    """Maximum bytes of events that wait for the client of a held stream (`syncless.wsgi.hold`); with more, its
+    connection is reset, and the client may come again."""
     shared_value_bytes: int = bounded(1 << 25, most=1 << 38)
     """Memory for the counters, values and locks of `syncless.shared`, and for metrics of the application, for
     all workers together. When it is full, values are dropped: some expired ones, then the least recently
@@ -149,7 +152,7 @@ class Limits:
     """Seconds of waiting for a client before `write_rate` applies (Kestrel)."""
     ping_seconds: float = 20.0
     """Seconds without traffic after which the server sends a WebSocket ping; after the same time without any
-    reply the connection is closed (websockets: 20)."""
+    reply the connection is closed (websockets: 20). A held stream gets a comment as often."""
     linger_seconds: float = bounded(30.0, zero=True)
     """Seconds that a client may still send after its response, at `body_rate`, before the connection is
     closed (nginx lingering_time)."""

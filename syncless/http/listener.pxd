@@ -37,7 +37,8 @@ cdef enum:
     GREETING_DEADLINE = 5   # a PROXY header and a TLS handshake, from the connection's start
     QUEUE_DEADLINE = 6      # a request that waits for its turn
     DRAIN_DEADLINE = 7      # as LINGER_DEADLINE, of a stream of HTTP/2, whose connection stays
-    KINDS = 8
+    BEAT_DEADLINE = 8       # until the next sign of life of a held stream
+    KINDS = 9
 
 cdef struct DeadlineNode:       # embedded in its owner, which stops it before it ends; all zero: not started
     Node place                  # in the list of its kind, in the order of expiry; first, for next_of()
@@ -266,6 +267,8 @@ cdef class Listener:
     cdef Py_ssize_t http2_streams       # requests that they carry, which run or wait
     cdef long long http2_requests       # of these since the start, answered
     cdef long long hangups              # requests that were told that their clients had left
+    cdef Py_ssize_t held_streams        # connections whose responses go on after their requests
+    cdef long long held_dropped         # of these, since the start, whose clients were too slow
     # room for more of them
     cdef Runnable acceptor              # while connections are accepted
     cdef dict complaints                # about what the system is short of: ns, not before then again

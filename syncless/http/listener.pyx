@@ -87,6 +87,7 @@ cdef class Listener:
         self.deadlines.allow(WRITE_DEADLINE, self.limits.write_check_ns)
         self.deadlines.allow(LINGER_DEADLINE, self.limits.linger_check_ns)
         self.deadlines.allow(DRAIN_DEADLINE, self.limits.linger_check_ns)
+        self.deadlines.allow(BEAT_DEADLINE, self.limits.ping_ns)
         self.buffers = Buffers(limits.buffered_bytes)
         self.flusher = Flusher(self.loop)
         self.admission = Admission(self.deadlines, limits.requests, limits.queued)
@@ -173,7 +174,10 @@ cdef class Listener:
             "lingering": self.lingering,
             "http2": self.http2_connections,
             "idle": max(0, self.connections - greeting - reading - self.admission.queued
-                - self.admission.active + self.http2_streams - self.lingering - self.http2_connections),
+                - self.admission.active + self.http2_streams - self.lingering - self.http2_connections
+                - self.held_streams),
+            "held_streams": self.held_streams,
+            "held_dropped": self.held_dropped,
             "http2_streams": self.http2_streams,
             "http2_requests": self.http2_requests,
             "hangups": self.hangups,
@@ -196,4 +200,5 @@ cdef class Listener:
             "remembered": self.heads.count,
             "slow": self.data_rates.count,
             "clients": len(self.clients or ()),
+            "held": self.held_streams,
         }

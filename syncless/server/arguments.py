@@ -39,6 +39,7 @@ class LimitOptions(TypedDict, total=False):
     websocket_bytes: int
     linger_bytes: int
     linger_connections: int
+    event_bytes: int
     shared_value_bytes: int
     shared_ring_bytes: int
     shared_message_bytes: int

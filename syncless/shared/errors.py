@@ -37,4 +37,5 @@ class Lagged(SharedError):
             f"the subscriber has read too slowly: {missed} message{'' if missed == 1 else 's'} overwritten"
         )
         self.missed = missed
-        """Messages: of its topics, or of all topics if the loop of its thread has been blocked meanwhile."""
+        """Messages: of its topics, or of all topics if they were overwritten before it subscribed, or while
+        the loop of its thread was blocked."""

@@ -12,7 +12,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EBADF, ECONNREFUSED, EINTR, ENOENT, ENOTSOCK, ETIMEDOUT, errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
-from posix.unistd cimport close, getpid
+from posix.unistd cimport close
 
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.current cimport may_park
@@ -51,7 +51,7 @@ cdef extern from "region.h" nogil:
         int64_t number
     struct region:
         size_t bytes
-        uint64_t repaired, entries, evicted, expired, published, overwritten
+        uint64_t repaired, entries, evicted, expired, published, overwritten, last
         uint32_t used
         place* place
     struct key:
@@ -65,7 +65,7 @@ cdef extern from "region.h" nogil:
         uint8_t format
         int64_t expires, number
     struct record:
-        uint32_t size, data_bytes, pid
+        uint32_t size, data_bytes
         uint64_t number
         uint8_t topic_bytes, format
     region* region_make(size_t value_bytes, size_t ring_bytes)
@@ -89,6 +89,7 @@ cdef extern from "region.h" nogil:
     uint64_t ring_put(region* r, record* record, const void* topic, const void* data)
     int ring_look(const region* r, uint64_t at, record* record, char* topic)
     int ring_read(const region* r, uint64_t at, const record* record, void* to)
+    uint64_t ring_behind(const region* r, uint64_t last, uint64_t head, uint64_t number, uint64_t* gone)
     uint64_t ring_head(const region* r)
     uint64_t ring_tail(const region* r)
     int place_take(region* r, uint32_t pid, uint64_t started, const char* name, uint32_t name_bytes)
@@ -176,6 +177,7 @@ cdef class Region:
     OSError."""
     cdef region* it
     cdef readonly size_t ring_bytes, value_bytes
+    cdef readonly bytes mark    # 8 hexadecimal digits that no other region is likely to have
     cdef int sender             # a socket without a name, by which loops are woken; -1: not made yet
 
     def __cinit__(self):
@@ -186,6 +188,7 @@ cdef class Region:
         if self.it == NULL:
             raise OSError(errno, f"cannot get shared memory: {os.strerror(errno)}")
         self.ring_bytes, self.value_bytes = ring_bytes, value_bytes
+        self.mark = os.urandom(4).hex().encode()
 
     def __dealloc__(self):
         if self.it != NULL:
@@ -425,7 +428,6 @@ cdef class Region:
         r.topic_bytes = <uint8_t> len(topic)
         r.format = <uint8_t> format
         r.data_bytes = <uint32_t> len(value)
-        r.pid = <uint32_t> getpid()
         self.enter()
         number = ring_put(self.it, &r, name, content)
         region_leave(self.it)
@@ -465,6 +467,24 @@ cdef class Region:
             return r.number, topic[:r.topic_bytes], r.format, to[:r.data_bytes]
         finally:
             free(to)
+
+    def behind(self, uint64_t number, uint64_t head) -> tuple:
+        """Return (at least how many messages with a higher number are overwritten, [(topic, place), ...] of
+        the others before the place `head`). A number that no message had yet is one of an earlier server.
+        Raise Unavailable."""
+        cdef char[TOPIC_BYTES + 1] topic
+        cdef record r
+        cdef uint64_t last, end, at, gone = 0
+        cdef list found = []
+        cdef bint is_ours
+        self.enter()
+        last, end, is_ours = self.it.last, ring_head(self.it), number <= self.it.published
+        region_leave(self.it)
+        at = ring_behind(self.it, last, end, number if is_ours else 0, &gone)
+        while at < head and ring_look(self.it, at, &r, topic) == RECORD_THERE:
+            found.append((topic[:r.topic_bytes], at))
+            at += r.size
+        return gone if is_ours else max(gone, <uint64_t> 1), found
 
     def head(self) -> int:
         """Return the place of the next message in the ring."""

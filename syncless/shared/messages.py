@@ -8,10 +8,11 @@ learns how many messages were overwritten before it read them.
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -28,10 +29,15 @@ from syncless.shared.errors import InvalidName, Lagged
 
 if TYPE_CHECKING:
     from syncless.shared.memory import Waker
+    from syncless.shared.streams import Streams
 
 
 INTERNAL = b"\xff"
 """First byte of our own topics, with which no name in UTF-8 begins."""
+
+
+Record = tuple[int, bytes, int, bytes]
+"""Number, topic, format and data of a message, as they are in the ring."""
 
 
 class Message(NamedTuple):
@@ -92,6 +98,17 @@ class Inbox:
         places.append(place)
         self.news.set()
 
+    def recall(self, number: int) -> None:
+        """Note the messages after this number that are still in the ring. Called once, after __init__()."""
+        missed, found = area.region().behind(number, self.begins_at)
+        self.places.extendleft(place for topic, place in reversed(found) if self.wants(topic))
+        self.missed += missed
+
+    def wants(self, topic: bytes) -> bool:
+        return topic in self.topics or (
+            not topic.startswith(INTERNAL) and any(pattern.fullmatch(topic) for pattern in self.patterns)
+        )
+
     def lose(self, number: int) -> None:
         self.missed += number
         self.news.set()
@@ -115,6 +132,8 @@ class Hub:
         self._with_patterns: dict[Inbox, None] = {}
         self._all: dict[Inbox, None] = {}
         memory = import_module("syncless.shared.memory")  # which not every system has
+        self.streams: Streams | None = None
+        """Streams that are held, as long as there are some."""
         self.waker: Waker = memory.Waker(area.region(), os.getpid(), start, self.deliver)
 
     def add(self, inbox: Inbox) -> int:
@@ -135,7 +154,10 @@ class Hub:
             inboxes.pop(inbox, None)
             if not inboxes:
                 self._of_topic.pop(topic, None)
-        if not self._all:
+        self._rest()
+
+    def _rest(self) -> None:
+        if not self._all and not self.streams:
             if _hubs.get(self._loop) is self:
                 del _hubs[self._loop]
             self.waker.close()
@@ -147,21 +169,26 @@ class Hub:
             for inbox in list(self._all):
                 inbox.lose(lost)
         tail = area.region().tail()
+        if self.streams is not None:
+            self.streams.deliver(found, lost)
         for topic, place in found:
             for inbox in list(self._of_topic.get(topic, ())):
                 if place >= inbox.begins_at:
                     inbox.note(place, tail)
-            if self._with_patterns and not topic.startswith(INTERNAL):
-                for inbox in list(self._with_patterns):
-                    if (
-                        place >= inbox.begins_at
-                        and topic not in inbox.topics
-                        and any(pattern.fullmatch(topic) for pattern in inbox.patterns)
-                    ):
-                        inbox.note(place, tail)
+            for inbox in list(self._with_patterns):
+                if place >= inbox.begins_at and topic not in inbox.topics and inbox.wants(topic):
+                    inbox.note(place, tail)
+
+    def hold(self, event_of: Callable[[Record], bytes], gap_of: Callable[[int], bytes]) -> Streams:
+        if self.streams is None:
+            streams = import_module("syncless.shared.streams")
+            self.streams = streams.Streams(area.region().read, event_of, gap_of, self._rest)
+        return self.streams
 
     def end(self) -> None:
-        """End all inboxes that end with the server. Called when it stops."""
+        """End all streams, and all inboxes that end with the server. Called when it stops."""
+        if self.streams is not None:
+            self.streams.end()
         for inbox in list(self._all):
             if inbox.ends_at_stop:
                 inbox.close()
@@ -223,13 +250,17 @@ class Subscription:
 
     _inbox: Inbox | None = None
 
-    def __init__(self, *topics: str):
+    def __init__(self, *topics: str, after: int | None = None):
         if not topics:
             raise InvalidName("subscribe to at least one topic")
+        if after is not None and not 0 <= operator.index(after) < 1 << 63:
+            raise ValueError(f"after must be the number of a message, not {after}")
         names = [name_of(topic, "topic") for topic in topics]
         if not running.is_stopping():
             patterns = [pattern_of(name) for name in names if b"*" in name]
             self._inbox = Inbox([name for name in names if b"*" not in name], patterns)
+            if after is not None:
+                self._inbox.recall(after)
 
     def get(self, timeout: float | None = None) -> Message | None:
         """Return the next message, after waiting for at most ``timeout`` seconds. Return None if the time is
@@ -263,7 +294,7 @@ class Subscription:
     def _next(inbox: Inbox) -> Message | None:
         """Return the next message, if it has come. Raise Lagged."""
         places = inbox.places
-        found: tuple[int, bytes, int, bytes] | None = None
+        found: Record | None = None
         while places and (found := area.region().read(places[0])) is None:
             places.popleft()
             inbox.missed += 1
@@ -312,14 +343,16 @@ class Subscription:
 S = TypeVar("S", bound=Subscription)
 
 
-def subscribe(*topics: str) -> Subscription:
+def subscribe(*topics: str, after: int | None = None) -> Subscription:
     """Subscribe to the messages of these topics from now on. ``*`` in a topic stands for any characters:
     ``subscribe("news", "room:*")``.
 
-    A message is a tuple (topic, data, number). A subscriber whose messages were overwritten before it read
-    them (`Limits.shared_ring_bytes`) gets Lagged in their place. Raises InvalidName or Unavailable.
+    A message is a tuple (topic, data, number). ``after``: the number of the last message that the subscriber
+    has: those behind it that are still in memory come first. A subscriber whose messages were overwritten
+    before it read them (`Limits.shared_ring_bytes`) gets Lagged in their place. Raises InvalidName or
+    Unavailable.
     """
-    return Subscription(*topics)
+    return Subscription(*topics, after=after)
 
 
 def pattern_of(name: bytes) -> re.Pattern[bytes]:

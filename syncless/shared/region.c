@@ -70,6 +70,7 @@ void region_unmake(struct region *r) {
 
 static int repair(struct region *r) {
     values_repair(r);
+    ring_repair(r);
     r->repaired++;
     return pthread_mutex_consistent(&r->mutex);
 }

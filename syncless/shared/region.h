@@ -84,6 +84,7 @@ struct region {
     /* messages: changed under the mutex, read without */
     uint64_t ring_bytes;
     uint64_t head, tail;        /* of the ring, in bytes since its start */
+    uint64_t last;              /* the place of the last message; the head: there is none */
     uint64_t published;         /* messages; the number of the last one */
     uint64_t overwritten;       /* messages that are gone */
     uint32_t places;            /* of which the highest is in use */
@@ -109,7 +110,7 @@ struct record {                 /* a message in the ring, before its topic and i
     uint32_t size;              /* of it all, a multiple of 8; 0 at the end of the ring's turn is none */
     uint32_t data_bytes;
     uint64_t number;            /* from 1 */
-    uint32_t pid;               /* of its publisher */
+    uint32_t before;            /* the size of the record before it; 0: none */
     uint8_t topic_bytes;
     uint8_t format;
     uint8_t unused[2];
@@ -172,6 +173,13 @@ uint32_t ring_size(uint32_t topic_bytes, uint32_t data_bytes);
    overwritten, perhaps while it was read. */
 int ring_look(const struct region *r, uint64_t at, struct record *record, char *topic);
 int ring_read(const struct region *r, uint64_t at, const struct record *record, void *to);
+
+/* Without the mutex: goes back from the message at `last` to the first one with a higher number, and returns
+   its place, or `head` if there is none. `gone`: how many of them are overwritten. */
+uint64_t ring_behind(const struct region *r, uint64_t last, uint64_t head, uint64_t number, uint64_t *gone);
+
+/* With the mutex, after a process has died with it. */
+void ring_repair(struct region *r);
 uint64_t ring_head(const struct region *r);
 uint64_t ring_tail(const struct region *r);
 

@@ -51,6 +51,7 @@ uint64_t ring_put(struct region *r, struct record *record, const void *topic, co
     struct record oldest;
     record->size = ring_size(record->topic_bytes, record->data_bytes);
     record->number = r->published + 1;
+    record->before = (uint32_t)(head - r->last);
     while (head + record->size - tail > r->ring_bytes) {
         copy_out(r, tail, &oldest, sizeof oldest);
         tail += oldest.size;
@@ -63,6 +64,7 @@ uint64_t ring_put(struct region *r, struct record *record, const void *topic, co
     copy_in(r, head + sizeof *record + record->topic_bytes, data, record->data_bytes);
     r->published = record->number;
     r->overwritten += gone;
+    r->last = head;
     __atomic_store_n(&r->head, head + record->size, __ATOMIC_SEQ_CST);
     return record->number;
 }
@@ -80,6 +82,35 @@ int ring_look(const struct region *r, uint64_t at, struct record *record, char *
 int ring_read(const struct region *r, uint64_t at, const struct record *record, void *to) {
     copy_out(r, at + sizeof *record + record->topic_bytes, to, record->data_bytes);
     return is_there_still(r, at) ? RECORD_THERE : RECORD_GONE;
+}
+
+uint64_t ring_behind(const struct region *r, uint64_t last, uint64_t head, uint64_t number, uint64_t *gone) {
+    uint64_t at = head, place = last, first = number + 1;
+    struct record record;
+    *gone = 0;
+    while (place < at) {
+        copy_out(r, place, &record, sizeof record);
+        if (!is_there_still(r, place)) {
+            *gone = first - number - 1;
+            break;
+        }
+        if (record.number <= number)
+            break;
+        first = record.number;
+        at = place;
+        place -= record.before;
+    }
+    return at;
+}
+
+void ring_repair(struct region *r) {
+    struct record record = {0};
+    uint64_t at;
+    r->last = r->head;
+    for (at = r->tail; at < r->head; at += record.size) {
+        copy_out(r, at, &record, sizeof record);
+        r->last = at;
+    }
 }
 
 /* -- loops ----------------------------------------------------------------------------------------------- */

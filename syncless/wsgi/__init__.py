@@ -20,6 +20,7 @@ from syncless.server.program.hooks import HookFailed
 from syncless.server.program.slot import WorkersFailed
 from syncless.server.serve import serve
 from syncless.server.server import Server
+from syncless.wsgi.held import hold
 
 __all__ = [
     "ApplicationFailed",
@@ -42,6 +43,7 @@ __all__ = [
     "as_wsgi",
     "client_gone",
     "current_request",
+    "hold",
     "serve",
     "while_client_stays",
 ]

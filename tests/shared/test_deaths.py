@@ -5,8 +5,10 @@ import os
 import random
 import signal
 
+import pytest
+
 import syncless
-from syncless.shared import Counter, Lock, Mapping, Unavailable, figures
+from syncless.shared import Counter, Lagged, Lock, Mapping, Unavailable, figures, publish, subscribe
 from tests.waiting import eventually
 
 
@@ -37,6 +39,7 @@ def change():
     for letter in b"abc":
         Mapping("values").set("k", bytes([letter]) * 30_000)
         Mapping("values").set(f"{letter}", bytes([letter]) * 3000)
+        publish("changes", bytes(9000))
     Counter("rounds").add()
 
 
@@ -55,6 +58,10 @@ def test_process_killed_in_a_change_leaves_the_store_whole():
         if figures()["repaired"] > 2:
             break
     assert figures()["repaired"] > 2
+    with subscribe("changes", after=0) as subscription:
+        with pytest.raises(Lagged):
+            subscription.get(0)
+        assert len({subscription.get(0).number for _ in range(7)}) == 7  # as many as there is room for
     for key in ("k", "97", "98", "99"):
         Mapping("values").pop(key)
     assert figures()["entries"] == 2 and figures()["used_bytes"] == 2 * 128

@@ -107,6 +107,45 @@ def test_loop_that_is_late_is_told_of_messages_of_all_topics():
         assert subscription.get().data == "after"
 
 
+def test_subscriber_gets_what_came_after_the_last_message_that_it_has():
+    numbers = [publish(topic, topic) for topic in ("news", "other", "news", "room:1", "news")]
+    with subscribe("news", "room:*", after=numbers[0]) as subscription:
+        publish("room:2", "live")
+        got = [subscription.get() for _ in range(4)]
+        assert [message.topic for message in got] == ["news", "room:1", "news", "room:2"]
+        assert [message.number for message in got] == [3, 4, 5, 6] and subscription.get(0) is None
+    with subscribe("news", after=6) as subscription:
+        assert subscription.get(0) is None
+    with subscribe("news", after=0) as subscription:
+        assert [subscription.get(0).number for _ in range(3)] == [1, 3, 5]
+
+
+def test_subscriber_is_told_of_messages_that_are_overwritten_before_it_comes():
+    for number in range(1000):
+        publish("news", f"{number:4}" * 50)
+    with subscribe("news", after=100) as subscription:
+        with pytest.raises(Lagged) as told:
+            subscription.get(0)
+        rest = []
+        while (message := subscription.get(0)) is not None:
+            rest.append(message.number)
+        assert rest == list(range(1001 - len(rest), 1001)) and 100 < len(rest) < 400
+        assert told.value.missed == 1000 - len(rest) - 100
+    with subscribe("news", after=rest[0] - 1) as subscription:
+        assert subscription.get(0).number == rest[0]
+
+
+def test_number_of_an_earlier_server_brings_all_that_is_there_and_a_gap():
+    publish("news", "first")
+    with subscribe("news", after=50) as subscription:
+        with pytest.raises(Lagged):
+            subscription.get(0)
+        assert subscription.get(0).data == "first" and subscription.get(0) is None
+    for number in (-1, 1 << 63):
+        with pytest.raises(ValueError, match="after"):
+            subscribe("news", after=number)
+
+
 def test_iteration_goes_on_after_a_gap():
     with subscribe("news") as subscription:
         for number in range(1000):

@@ -234,7 +234,7 @@ cdef class WSGIExchange(Exchange):
             for part in result:
                 self.put(part, False)
             if not self.upgraded:
-                self.response.end()
+                self.end_response()
         finally:
             close = getattr(result, "close", None)
             if close is not None:

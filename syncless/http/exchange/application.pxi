@@ -51,7 +51,11 @@ cdef class Session:
     tell_stop()  as of an exchange
     has_an_end() whether a request, or the deadline of one, will end it
     interrupt()  the server waits no longer for the requests that run
+    take_over()  it goes on with the response of a request that has ended (see Exchange.hold)
     """
+
+    cdef int take_over(self, Watcher connection, bint chunked) except -1:
+        return 0
 
     cdef int live(self, Loop loop) except -1:
         return 0

@@ -48,10 +48,10 @@ cdef extern from "wire.h" nogil:
         int64_t request_line, header_count, head_bytes, chunk_line, trailer_bytes, body_bytes, remembered
         int64_t recorded_waits, drain_bytes, streams, pipelined, connections, client_connections
         int64_t requests, queued, buffered_bytes, websocket_bytes, linger_bytes, linger_connections
-        int64_t shared_value_bytes, shared_ring_bytes, shared_message_bytes, backlog, head_ns
-        int64_t greeting_ns, idle_ns, body_ns, body_total_ns, body_grace_ns, request_ns, cancel_ns
-        int64_t queue_ns, retry_ns, write_ns, write_grace_ns, ping_ns, linger_ns, linger_idle_ns
-        int64_t worker_requests, worker_requests_jitter, worker_ns, worker_memory_bytes
+        int64_t event_bytes, shared_value_bytes, shared_ring_bytes, shared_message_bytes, backlog
+        int64_t head_ns, greeting_ns, idle_ns, body_ns, body_total_ns, body_grace_ns, request_ns
+        int64_t cancel_ns, queue_ns, retry_ns, write_ns, write_grace_ns, ping_ns, linger_ns
+        int64_t linger_idle_ns, worker_requests, worker_requests_jitter, worker_ns, worker_memory_bytes
         int64_t worker_memory_percent, worker_stuck_ns, worker_boot_ns, held_ns, stop_delay_ns, stop_ns
         int64_t stop_notice_ns, stop_idle_ns
         double body_rate, write_rate
