@@ -63,6 +63,7 @@ def serve(
     health: str | None = None,
     metrics: bool | str | None = None,
     workers: int | Literal["auto"] = 0,
+    shared: str | None = None,
     preload: bool = False,
     user: str | int | None = None,
     group: str | int | None = None,
@@ -173,6 +174,9 @@ def serve(
 
     - `workers`: number of worker processes (0: serve from this process), or "auto": one for each available
       processor.
+    - `shared`: URL of a Redis, through which `syncless.shared` also reaches other machines
+      ("redis://host:6379/0"; see docs/howto/shared.md#several-machines-redis). Without it, the workers of
+      this server share memory.
     - `preload`: import the application once, before the workers start.
     - `user`: switch the serving process to this user after opening sockets and files, if root started it
       (with workers, the master stays root).
@@ -211,6 +215,7 @@ def serve(
         health=health,
         metrics=metrics,
         workers=workers,
+        shared=shared,
         preload=preload,
         user=user,
         group=group,

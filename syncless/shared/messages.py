@@ -1,23 +1,22 @@
 """publish() and subscribe(): messages between all workers, threads, tasklets and coroutines of a server.
 
-The ring of the region (ring.c) is the bounded queue of all subscribers. Each loop that has subscribers has a
-Hub. The hub's Waker tells it of new messages, and the hub notes for each subscriber where in the ring its
-messages are. A subscriber reads them from there. So a slow subscriber costs one number per message, and
-learns how many messages were overwritten before it read them.
+Each loop that has subscribers has a Hub. The hub's feed (store.py) keeps the newest messages, and tells the
+hub of new ones; the hub notes for each subscriber the places of its messages. A subscriber reads them from
+there. So a slow subscriber costs one number per message, and learns how many messages were overwritten before
+it read them.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib import import_module
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from syncless._core.cpython.forkhooks import at_fork
-from syncless._core.current import directly, give_way
+from syncless._core.current import give_way
 from syncless._core.loop import Loop
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
@@ -25,13 +24,7 @@ from syncless.http import running
 from syncless.shared import area
 from syncless.shared.content import decode, encode, name_of
 from syncless.shared.errors import InvalidName, Lagged
-
-if TYPE_CHECKING:
-    from syncless.shared.memory import Waker
-
-
-INTERNAL = b"\xff"
-"""First byte of our own topics, with which no name in UTF-8 begins."""
+from syncless.shared.store import INTERNAL
 
 
 class Message(NamedTuple):
@@ -54,33 +47,29 @@ def publish(topic: str, message: Any) -> int:
     """
     name = name_of(topic, "topic")
     coded = encode(message, area.largest_message(), "shared_message_bytes")
-    number = area.region().publish(name, *coded)
+    number = area.store().publish(name, *coded)
     give_way()
     return number
 
 
-def tell(topic: bytes) -> None:
-    """Wake each Inbox of an internal topic."""
-    area.region().publish(topic, 0, b"")
-
-
 class Inbox:
-    """Where the messages of one subscriber are. ``patterns`` match a whole topic."""
+    """Where the messages of one subscriber are. ``patterns`` match a whole topic. Raises Unavailable."""
 
-    def __init__(
-        self,
-        topics: Sequence[bytes],
-        patterns: Sequence[re.Pattern[bytes]] = (),
-        *,
-        ends_at_stop: bool = True,
-    ):
-        self.topics, self.patterns, self.ends_at_stop = frozenset(topics), patterns, ends_at_stop
+    def __init__(self, topics: Sequence[bytes], patterns: Sequence[bytes] = (), *, ends_at_stop: bool = True):
+        self.topics, self.patterns, self.ends_at_stop = frozenset(topics), frozenset(patterns), ends_at_stop
+        self._expressions = [pattern_of(pattern) for pattern in self.patterns]
         self.places: deque[int] = deque()
         self.missed = 0
+        self.interrupted = False
         self.news = Event()
         self.ended = False
         self._hub = hub_of(current_loop())
-        self.begins_at = self._hub.add(self)
+        self.feed = self._hub.feed
+        self.begins_at = self.feed.head()
+        self._hub.add(self)
+
+    def matches(self, topic: bytes) -> bool:
+        return any(expression.fullmatch(topic) for expression in self._expressions)
 
     def note(self, place: int, tail: int) -> None:
         """Note the place of a message in the ring. Drop the notes of overwritten messages, so there are never
@@ -92,8 +81,9 @@ class Inbox:
         places.append(place)
         self.news.set()
 
-    def lose(self, number: int) -> None:
+    def lose(self, number: int, interrupted: bool = False) -> None:
         self.missed += number
+        self.interrupted |= interrupted
         self.news.set()
 
     def end(self) -> None:
@@ -107,24 +97,27 @@ class Inbox:
 
 
 class Hub:
-    """Hub(loop, start): the inboxes of one loop, in the process that started at ``start``."""
+    """The inboxes of one loop."""
 
-    def __init__(self, loop: Loop, start: int):
+    def __init__(self, loop: Loop):
         self._loop = loop
         self._of_topic: dict[bytes, dict[Inbox, None]] = {}
         self._with_patterns: dict[Inbox, None] = {}
         self._all: dict[Inbox, None] = {}
-        memory = import_module("syncless.shared.memory")  # which not every system has
-        self.waker: Waker = memory.Waker(area.region(), os.getpid(), start, self.deliver)
+        self.feed = area.store().feed(self)
 
-    def add(self, inbox: Inbox) -> int:
-        """Add an inbox, and return the place of its first message."""
+    def add(self, inbox: Inbox) -> None:
+        """Add an inbox; its messages come when this returns."""
         self._all[inbox] = None
         for topic in inbox.topics:
             self._of_topic.setdefault(topic, {})[inbox] = None
         if inbox.patterns:
             self._with_patterns[inbox] = None
-        return area.region().head()
+        try:
+            self.feed.listen(inbox.topics, inbox.patterns)
+        except BaseException:
+            inbox.close()
+            raise
 
     def remove(self, inbox: Inbox) -> None:
         """Remove an inbox. The last one takes the hub along."""
@@ -135,30 +128,35 @@ class Hub:
             inboxes.pop(inbox, None)
             if not inboxes:
                 self._of_topic.pop(topic, None)
+        self.feed.forget(inbox.topics, inbox.patterns)
         if not self._all:
-            if _hubs.get(self._loop) is self:
-                del _hubs[self._loop]
-            self.waker.close()
+            self.close()
+
+    def close(self) -> None:
+        if _hubs.get(self._loop) is self:
+            del _hubs[self._loop]
+        self.feed.close()
 
     def deliver(self, found: list[tuple[bytes, int]], lost: int) -> None:
-        """Note new messages. Called by the waker. Loops over copies, because a finaliser may close a
+        """Note new messages. Called by the feed. Loops over copies, because a finaliser may close a
         subscription at any time."""
         if lost:
             for inbox in list(self._all):
                 inbox.lose(lost)
-        tail = area.region().tail()
+        tail = self.feed.tail()
         for topic, place in found:
             for inbox in list(self._of_topic.get(topic, ())):
                 if place >= inbox.begins_at:
                     inbox.note(place, tail)
             if self._with_patterns and not topic.startswith(INTERNAL):
                 for inbox in list(self._with_patterns):
-                    if (
-                        place >= inbox.begins_at
-                        and topic not in inbox.topics
-                        and any(pattern.fullmatch(topic) for pattern in inbox.patterns)
-                    ):
+                    if place >= inbox.begins_at and topic not in inbox.topics and inbox.matches(topic):
                         inbox.note(place, tail)
+
+    def interrupt(self, lost: int) -> None:
+        """Tell all inboxes that messages may be missing. Called by the feed."""
+        for inbox in list(self._all):
+            inbox.lose(lost, interrupted=True)
 
     def end(self) -> None:
         """End all inboxes that end with the server. Called when it stops."""
@@ -167,34 +165,25 @@ class Hub:
                 inbox.close()
 
     def leave_to_parent(self) -> None:
-        self.waker.leave_to_parent()
+        self.feed.leave_to_parent()
         for inbox in list(self._all):
             inbox.ended = True
 
 
 _hubs: dict[Loop, Hub] = {}
 _of_parents: list[Hub] = []
-"""The hubs of the parent, kept in a child: the loop there may still refer to their wakers."""
+"""The hubs of the parent, kept in a child: the loop there may still refer to their feeds."""
 
 
 def hub_of(loop: Loop) -> Hub:
     """Return the hub of this thread's loop. Raise SharedError, OSError or Unavailable."""
     hub = _hubs.get(loop)
     if hub is None:
-        start = area.own_start()
-        free_places_of_dead()
-        hub = _hubs.get(loop)  # both may wait, and others come first
-        if hub is None:
-            hub = _hubs[loop] = directly(Hub, loop, start)
+        made = Hub(loop)
+        hub = _hubs.setdefault(loop, made)  # it may have waited, and others come first
+        if hub is not made:
+            made.close()
     return hub
-
-
-def free_places_of_dead() -> None:
-    """Free the places of processes that were killed while awake: no publisher has met their sockets."""
-    region = area.region()
-    for place, pid, start in region.owners_of_places():
-        if not area.is_alive(pid, start):
-            region.free_place(place, pid, start)
 
 
 def _end_all() -> None:
@@ -228,7 +217,7 @@ class Subscription:
             raise InvalidName("subscribe to at least one topic")
         names = [name_of(topic, "topic") for topic in topics]
         if not running.is_stopping():
-            patterns = [pattern_of(name) for name in names if b"*" in name]
+            patterns = [name for name in names if b"*" in name]
             self._inbox = Inbox([name for name in names if b"*" not in name], patterns)
 
     def get(self, timeout: float | None = None) -> Message | None:
@@ -243,7 +232,7 @@ class Subscription:
                 give_way()
                 return message
             inbox.news.clear()
-            if inbox.places or inbox.missed or inbox.ended:
+            if inbox.places or inbox.missed or inbox.interrupted or inbox.ended:
                 continue
             if not inbox.news.wait(None if until is None else max(0.0, until - monotonic())):
                 break
@@ -264,12 +253,13 @@ class Subscription:
         """Return the next message, if it has come. Raise Lagged."""
         places = inbox.places
         found: tuple[int, bytes, int, bytes] | None = None
-        while places and (found := area.region().read(places[0])) is None:
+        while places and (found := inbox.feed.read(places[0])) is None:
             places.popleft()
             inbox.missed += 1
-        if inbox.missed:
-            missed, inbox.missed = inbox.missed, 0
-            raise Lagged(missed)
+        if inbox.missed or inbox.interrupted:
+            lagged = Lagged(inbox.missed, inbox.interrupted)
+            inbox.missed, inbox.interrupted = 0, False
+            raise lagged
         if found is None:
             return None
         places.popleft()
@@ -317,7 +307,8 @@ def subscribe(*topics: str) -> Subscription:
     ``subscribe("news", "room:*")``.
 
     A message is a tuple (topic, data, number). A subscriber whose messages were overwritten before it read
-    them (`Limits.shared_ring_bytes`) gets Lagged in their place. Raises InvalidName or Unavailable.
+    them (`Limits.shared_ring_bytes`) gets Lagged in their place, as does one after Redis was away. Raises
+    InvalidName or Unavailable.
     """
     return Subscription(*topics)
 
