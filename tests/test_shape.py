@@ -59,7 +59,7 @@ LAYERS = {
         "syncless.http.websocket",
         "syncless",
     },
-    "syncless.shared": {"syncless._core", "syncless.tools", "syncless.asyncio", "syncless.http"},
+    "syncless.shared": {"syncless._core", "syncless.io", "syncless.tools", "syncless.asyncio", "syncless.http"},
     "syncless.server.lanes": {"syncless._core", "syncless.tools", "syncless.http"},
     "syncless.native": {
         "syncless._core",
@@ -236,6 +236,8 @@ LATE_IMPORTS = {
         ("server/program/master.py", "syncless.shared.area"),
         ("server/lanes/affinity.py", "syncless.shared.values"),
         ("server/lanes/affinity.py", "syncless.shared.metrics"),
+        ("server/program/preparing.py", "syncless.shared.area"),
+        ("shared/area.py", "syncless.shared.redisstore"),
         ("shared/messages.py", "syncless.asyncio.tasklets"),
         ("server/server.py", "syncless.http.http2.session"),
         ("apps/wsgi/host.py", "syncless.apps.wsgi.compress"),
@@ -245,9 +247,8 @@ LATE_IMPORTS = {
     },
     "the system has it or not": {
         ("_core/poll/backends.py", "syncless._core.poll.{_name}"),
-        ("shared/area.py", "syncless.shared.memory"),
         ("server/status/metrics.py", "syncless.shared.metrics"),
-        ("shared/messages.py", "syncless.shared.memory"),
+        ("shared/area.py", "syncless.shared.embedded"),
     },
     "the user asks for the area, and gets no other": {("patches/__init__.py", "syncless.patches.{module}")},
     "it takes the place of a module of that name": {

@@ -27,7 +27,7 @@ from syncless.server.addresses import systemd_fds
 from syncless.server.kinds import Declared, as_host
 from syncless.server.options import PROGRAM, ROWS, SERVER
 from syncless.server.program.hooks import Hooks
-from syncless.server.program.preparing import nothing_yet
+from syncless.server.program.preparing import nothing_yet, share
 from syncless.server.program.privileges import Privileges
 from syncless.server.program.process import PidFile, set_title
 from syncless.server.program.unwritten import flush_before_fork
@@ -119,6 +119,7 @@ def _check(options: argparse.Namespace, application: Any, settings: dict[str, An
     shown = (program["status"], program["metrics"], program["status_public"])
     StatusOptions.of(*shown, health=program["health"])
     server = Server(nothing_yet, **settings)
+    share(program["shared"])
     with admitted():
         configure(options.logging, None if privileges is None else privileges.ids)
     Patching(options.patch)()  # before it is another user, who may be unable to read our files

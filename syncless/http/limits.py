@@ -181,6 +181,8 @@ class Limits:
     held_seconds: float = 0.02
     """Seconds for which the application may hold the serving thread before a standby thread
     (`standby_threads`) takes over."""
+    shared_seconds: float = 5.0
+    """Seconds for an operation of `syncless.shared` on Redis; then it raises Unavailable (redis-py: 5)."""
     stop_delay_seconds: float = 0.0
     """Seconds that a server keeps serving after it is told to stop, while /readyz already says that it is not
     ready, so that load balancers can redirect clients first (Kubernetes: a preStop hook that sleeps)."""

@@ -69,6 +69,7 @@ class LimitOptions(TypedDict, total=False):
     worker_stuck_seconds: float
     worker_boot_seconds: float
     held_seconds: float
+    shared_seconds: float
     stop_delay_seconds: float
     stop_seconds: float
     stop_notice_seconds: float

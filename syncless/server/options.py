@@ -414,6 +414,13 @@ OPTIONS = {  # heading -> options
             "header:NAME (as the application's responses set it) or client (its address)", call=
             'the worker that serves the requests of a session: "cookie", "header:NAME" or "client" (see '
             'docs/howto/workers.md#sessions)'),
+        Option("shared", None, "URL", PROGRAM, text=
+            "share messages and values (syncless.shared) with other machines through this Redis: "
+            "redis://host:6379/0, rediss://... or unix:///path (default: in memory; needs syncless[redis])",
+            call=
+            "URL of a Redis, through which `syncless.shared` also reaches other machines "
+            '("redis://host:6379/0"; see docs/howto/shared.md#several-machines-redis). Without it, the '
+            "workers of this server share memory"),
         Option("preload", False, where=PROGRAM, text="import the application once, before the workers start"),
         Option("reload", False, where=COMMAND, text=
             "start new workers when a Python or TOML file below the working directory changes"),

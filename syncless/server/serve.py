@@ -65,6 +65,7 @@ def serve(
     shared_metrics: bool = True,
     workers: int | Literal["auto"] = 0,
     affinity: str | None = None,
+    shared: str | None = None,
     preload: bool = False,
     user: str | int | None = None,
     group: str | int | None = None,
@@ -179,6 +180,9 @@ def serve(
       processor.
     - `affinity`: the worker that serves the requests of a session: "cookie", "header:NAME" or "client" (see
       docs/howto/workers.md#sessions).
+    - `shared`: URL of a Redis, through which `syncless.shared` also reaches other machines
+      ("redis://host:6379/0"; see docs/howto/shared.md#several-machines-redis). Without it, the workers of
+      this server share memory.
     - `preload`: import the application once, before the workers start.
     - `user`: switch the serving process to this user after opening sockets and files, if root started it
       (with workers, the master stays root).
@@ -219,6 +223,7 @@ def serve(
         shared_metrics=shared_metrics,
         workers=workers,
         affinity=affinity,
+        shared=shared,
         preload=preload,
         user=user,
         group=group,

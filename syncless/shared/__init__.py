@@ -2,10 +2,11 @@
 
 They are in memory that the master makes before it starts its workers, so nothing has to be installed. They
 outlive a worker that ends or is killed, and a reload; they end with the master. Without workers, they belong
-to the first process that uses them, and to the children that it forks later.
+to the first process that uses them, and to the children that it forks later. With `--shared redis://...` they
+are in Redis, for the servers of several machines.
 """
 
-from syncless.shared.area import figures
+from syncless.shared.area import connect, figures
 from syncless.shared.errors import (
     InvalidName,
     Lagged,
@@ -33,6 +34,7 @@ __all__ = [
     "TooLarge",
     "Unavailable",
     "UnfitValue",
+    "connect",
     "figures",
     "publish",
     "subscribe",

@@ -26,16 +26,23 @@ class StoreFull(SharedError):
 
 
 class Unavailable(SharedError):
-    """The shared memory cannot be used, because a process was stopped while it changed the memory."""
+    """The shared memory cannot be used, because a process was stopped while it changed the memory; or Redis
+    has refused, or not answered within Limits.shared_seconds."""
 
 
 class Lagged(SharedError):
-    """A subscriber has read so slowly that messages were overwritten. It can read the next ones."""
+    """Messages are missing: a subscriber has read so slowly that they were overwritten, or Redis was away. It
+    can read the next ones."""
 
-    def __init__(self, missed: int):
-        super().__init__(
-            f"the subscriber has read too slowly: {missed} message{'' if missed == 1 else 's'} overwritten"
-        )
+    def __init__(self, missed: int, interrupted: bool = False):
+        told = f"{missed} message{'' if missed == 1 else 's'} "
+        if interrupted:
+            text = f"the connection to Redis was lost for a while: {told}or more may be missing"
+        else:
+            text = f"the subscriber has read too slowly: {told}overwritten"
+        super().__init__(text)
         self.missed = missed
-        """Messages: of its topics, or of all topics if they were overwritten before it subscribed, or while
-        the loop of its thread was blocked."""
+        """Messages: of its topics, or of all topics if they were overwritten before it subscribed, or the loop of
+        its thread has been blocked meanwhile, or Redis was away. 0 if nobody knows."""
+        self.interrupted = interrupted
+        """Whether Redis was away."""

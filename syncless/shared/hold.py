@@ -31,7 +31,7 @@ def event_of(message: Record) -> bytes:
     """Return the event of a message, whose ID is the number of the message behind the mark of the region."""
     number, _, _, data = message
     lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-    return b"id: %b-%d\n%b\n" % (area.region().mark, number, b"".join(b"data: %b\n" % line for line in lines))
+    return b"id: %b-%d\n%b\n" % (area.store().mark, number, b"".join(b"data: %b\n" % line for line in lines))
 
 
 def gap_of(number: int) -> bytes:
@@ -52,7 +52,7 @@ class Hold:
         ]
         self._after = after
         self._retry = retry
-        self._begin = area.region().figures()["messages"]
+        self._begin = area.store().figures()["messages"]
         """The number of the last message before it."""
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -64,7 +64,7 @@ class Hold:
 
     def __iter__(self) -> Iterator[bytes]:
         request = current()
-        is_ours = isinstance(request, Exchange)
+        is_ours = isinstance(request, Exchange) and area.store().holds
         if self._after is None and isinstance(request, Exchange):
             self._after = request.field("last-event-id")
         # clients that are told to go at the same time do not come back at the same time
@@ -81,7 +81,7 @@ class Hold:
         """Return the number of the last message that the client has, or a number that no message had yet."""
         if self._after is None or (found := LAST_EVENT_ID.fullmatch(self._after)) is None:
             return self._begin
-        return int(found[2]) if found[1].encode() == area.region().mark else (1 << 63) - 1
+        return int(found[2]) if found[1].encode() == area.store().mark else (1 << 63) - 1
 
     # -- held ------------------------------------------------------------------------------------------------
 

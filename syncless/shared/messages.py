@@ -1,15 +1,14 @@
 """publish() and subscribe(): messages between all workers, threads, tasklets and coroutines of a server.
 
-The ring of the region (ring.c) is the bounded queue of all subscribers. Each loop that has subscribers has a
-Hub. The hub's Waker tells it of new messages, and the hub notes for each subscriber where in the ring its
-messages are. A subscriber reads them from there. So a slow subscriber costs one number per message, and
-learns how many messages were overwritten before it read them.
+Each loop that has subscribers has a Hub. The hub's feed (store.py) keeps the newest messages, and tells the
+hub of new ones; the hub notes for each subscriber the places of its messages. A subscriber reads them from
+there. So a slow subscriber costs one number per message, and learns how many messages were overwritten before
+it read them.
 """
 
 from __future__ import annotations
 
 import operator
-import os
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from syncless._core.cpython.forkhooks import at_fork
-from syncless._core.current import directly, give_way
+from syncless._core.current import give_way
 from syncless._core.loop import Loop
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
@@ -26,14 +25,10 @@ from syncless.http import running
 from syncless.shared import area
 from syncless.shared.content import decode, encode, name_of
 from syncless.shared.errors import InvalidName, Lagged
+from syncless.shared.store import INTERNAL
 
 if TYPE_CHECKING:
-    from syncless.shared.memory import Waker
     from syncless.shared.streams import Streams
-
-
-INTERNAL = b"\xff"
-"""First byte of our own topics, with which no name in UTF-8 begins."""
 
 
 Record = tuple[int, bytes, int, bytes]
@@ -60,33 +55,29 @@ def publish(topic: str, message: Any) -> int:
     """
     name = name_of(topic, "topic")
     coded = encode(message, area.largest_message(), "shared_message_bytes")
-    number = area.region().publish(name, *coded)
+    number = area.store().publish(name, *coded)
     give_way()
     return number
 
 
-def tell(topic: bytes) -> None:
-    """Wake each Inbox of an internal topic."""
-    area.region().publish(topic, 0, b"")
-
-
 class Inbox:
-    """Where the messages of one subscriber are. ``patterns`` match a whole topic."""
+    """Where the messages of one subscriber are. ``patterns`` match a whole topic. Raises Unavailable."""
 
-    def __init__(
-        self,
-        topics: Sequence[bytes],
-        patterns: Sequence[re.Pattern[bytes]] = (),
-        *,
-        ends_at_stop: bool = True,
-    ):
-        self.topics, self.patterns, self.ends_at_stop = frozenset(topics), patterns, ends_at_stop
+    def __init__(self, topics: Sequence[bytes], patterns: Sequence[bytes] = (), *, ends_at_stop: bool = True):
+        self.topics, self.patterns, self.ends_at_stop = frozenset(topics), frozenset(patterns), ends_at_stop
+        self._expressions = [pattern_of(pattern) for pattern in self.patterns]
         self.places: deque[int] = deque()
         self.missed = 0
+        self.interrupted = False
         self.news = Event()
         self.ended = False
         self._hub = hub_of(current_loop())
-        self.begins_at = self._hub.add(self)
+        self.feed = self._hub.feed
+        self.begins_at = self.feed.head()
+        self._hub.add(self)
+
+    def matches(self, topic: bytes) -> bool:
+        return any(expression.fullmatch(topic) for expression in self._expressions)
 
     def note(self, place: int, tail: int) -> None:
         """Note the place of a message in the ring. Drop the notes of overwritten messages, so there are never
@@ -99,18 +90,17 @@ class Inbox:
         self.news.set()
 
     def recall(self, number: int) -> None:
-        """Note the messages after this number that are still in the ring. Called once, after __init__()."""
-        missed, found = area.region().behind(number, self.begins_at)
+        """Note the messages after this number that are still in memory. Called once, after __init__()."""
+        missed, found = self.feed.behind(number, self.begins_at)
         self.places.extendleft(place for topic, place in reversed(found) if self.wants(topic))
         self.missed += missed
 
     def wants(self, topic: bytes) -> bool:
-        return topic in self.topics or (
-            not topic.startswith(INTERNAL) and any(pattern.fullmatch(topic) for pattern in self.patterns)
-        )
+        return topic in self.topics or (not topic.startswith(INTERNAL) and self.matches(topic))
 
-    def lose(self, number: int) -> None:
+    def lose(self, number: int, interrupted: bool = False) -> None:
         self.missed += number
+        self.interrupted |= interrupted
         self.news.set()
 
     def end(self) -> None:
@@ -124,26 +114,29 @@ class Inbox:
 
 
 class Hub:
-    """Hub(loop, start): the inboxes of one loop, in the process that started at ``start``."""
+    """The inboxes of one loop."""
 
-    def __init__(self, loop: Loop, start: int):
+    def __init__(self, loop: Loop):
         self._loop = loop
         self._of_topic: dict[bytes, dict[Inbox, None]] = {}
         self._with_patterns: dict[Inbox, None] = {}
         self._all: dict[Inbox, None] = {}
-        memory = import_module("syncless.shared.memory")  # which not every system has
         self.streams: Streams | None = None
         """Streams that are held, as long as there are some."""
-        self.waker: Waker = memory.Waker(area.region(), os.getpid(), start, self.deliver)
+        self.feed = area.store().feed(self)
 
-    def add(self, inbox: Inbox) -> int:
-        """Add an inbox, and return the place of its first message."""
+    def add(self, inbox: Inbox) -> None:
+        """Add an inbox; its messages come when this returns."""
         self._all[inbox] = None
         for topic in inbox.topics:
             self._of_topic.setdefault(topic, {})[inbox] = None
         if inbox.patterns:
             self._with_patterns[inbox] = None
-        return area.region().head()
+        try:
+            self.feed.listen(inbox.topics, inbox.patterns)
+        except BaseException:
+            inbox.close()
+            raise
 
     def remove(self, inbox: Inbox) -> None:
         """Remove an inbox. The last one takes the hub along."""
@@ -154,36 +147,46 @@ class Hub:
             inboxes.pop(inbox, None)
             if not inboxes:
                 self._of_topic.pop(topic, None)
+        self.feed.forget(inbox.topics, inbox.patterns)
         self._rest()
 
     def _rest(self) -> None:
         if not self._all and not self.streams:
-            if _hubs.get(self._loop) is self:
-                del _hubs[self._loop]
-            self.waker.close()
+            self.close()
+
+    def close(self) -> None:
+        if _hubs.get(self._loop) is self:
+            del _hubs[self._loop]
+        self.feed.close()
 
     def deliver(self, found: list[tuple[bytes, int]], lost: int) -> None:
-        """Note new messages. Called by the waker. Loops over copies, because a finaliser may close a
+        """Note new messages. Called by the feed. Loops over copies, because a finaliser may close a
         subscription at any time."""
         if lost:
             for inbox in list(self._all):
                 inbox.lose(lost)
-        tail = area.region().tail()
         if self.streams is not None:
             self.streams.deliver(found, lost)
+        tail = self.feed.tail()
         for topic, place in found:
             for inbox in list(self._of_topic.get(topic, ())):
                 if place >= inbox.begins_at:
                     inbox.note(place, tail)
-            for inbox in list(self._with_patterns):
-                if place >= inbox.begins_at and topic not in inbox.topics and inbox.wants(topic):
-                    inbox.note(place, tail)
+            if self._with_patterns and not topic.startswith(INTERNAL):
+                for inbox in list(self._with_patterns):
+                    if place >= inbox.begins_at and topic not in inbox.topics and inbox.matches(topic):
+                        inbox.note(place, tail)
 
     def hold(self, event_of: Callable[[Record], bytes], gap_of: Callable[[int], bytes]) -> Streams:
         if self.streams is None:
             streams = import_module("syncless.shared.streams")
-            self.streams = streams.Streams(area.region().read, event_of, gap_of, self._rest)
+            self.streams = streams.Streams(self.feed.read, event_of, gap_of, self._rest)
         return self.streams
+
+    def interrupt(self, lost: int) -> None:
+        """Tell all inboxes that messages may be missing. Called by the feed."""
+        for inbox in list(self._all):
+            inbox.lose(lost, interrupted=True)
 
     def end(self) -> None:
         """End all streams, and all inboxes that end with the server. Called when it stops."""
@@ -194,34 +197,25 @@ class Hub:
                 inbox.close()
 
     def leave_to_parent(self) -> None:
-        self.waker.leave_to_parent()
+        self.feed.leave_to_parent()
         for inbox in list(self._all):
             inbox.ended = True
 
 
 _hubs: dict[Loop, Hub] = {}
 _of_parents: list[Hub] = []
-"""The hubs of the parent, kept in a child: the loop there may still refer to their wakers."""
+"""The hubs of the parent, kept in a child: the loop there may still refer to their feeds."""
 
 
 def hub_of(loop: Loop) -> Hub:
     """Return the hub of this thread's loop. Raise SharedError, OSError or Unavailable."""
     hub = _hubs.get(loop)
     if hub is None:
-        start = area.own_start()
-        free_places_of_dead()
-        hub = _hubs.get(loop)  # both may wait, and others come first
-        if hub is None:
-            hub = _hubs[loop] = directly(Hub, loop, start)
+        made = Hub(loop)
+        hub = _hubs.setdefault(loop, made)  # it may have waited, and others come first
+        if hub is not made:
+            made.close()
     return hub
-
-
-def free_places_of_dead() -> None:
-    """Free the places of processes that were killed while awake: no publisher has met their sockets."""
-    region = area.region()
-    for place, pid, start in region.owners_of_places():
-        if not area.is_alive(pid, start):
-            region.free_place(place, pid, start)
 
 
 def _end_all() -> None:
@@ -257,7 +251,7 @@ class Subscription:
             raise ValueError(f"after must be the number of a message, not {after}")
         names = [name_of(topic, "topic") for topic in topics]
         if not running.is_stopping():
-            patterns = [pattern_of(name) for name in names if b"*" in name]
+            patterns = [name for name in names if b"*" in name]
             self._inbox = Inbox([name for name in names if b"*" not in name], patterns)
             if after is not None:
                 self._inbox.recall(after)
@@ -274,7 +268,7 @@ class Subscription:
                 give_way()
                 return message
             inbox.news.clear()
-            if inbox.places or inbox.missed or inbox.ended:
+            if inbox.places or inbox.missed or inbox.interrupted or inbox.ended:
                 continue
             if not inbox.news.wait(None if until is None else max(0.0, until - monotonic())):
                 break
@@ -295,12 +289,13 @@ class Subscription:
         """Return the next message, if it has come. Raise Lagged."""
         places = inbox.places
         found: Record | None = None
-        while places and (found := area.region().read(places[0])) is None:
+        while places and (found := inbox.feed.read(places[0])) is None:
             places.popleft()
             inbox.missed += 1
-        if inbox.missed:
-            missed, inbox.missed = inbox.missed, 0
-            raise Lagged(missed)
+        if inbox.missed or inbox.interrupted:
+            lagged = Lagged(inbox.missed, inbox.interrupted)
+            inbox.missed, inbox.interrupted = 0, False
+            raise lagged
         if found is None:
             return None
         places.popleft()
@@ -349,8 +344,8 @@ def subscribe(*topics: str, after: int | None = None) -> Subscription:
 
     A message is a tuple (topic, data, number). ``after``: the number of the last message that the subscriber
     has: those behind it that are still in memory come first. A subscriber whose messages were overwritten
-    before it read them (`Limits.shared_ring_bytes`) gets Lagged in their place. Raises InvalidName or
-    Unavailable.
+    before it read them (`Limits.shared_ring_bytes`) gets Lagged in their place, as does one after Redis was
+    away. Raises InvalidName or Unavailable.
     """
     return Subscription(*topics, after=after)
 

@@ -28,15 +28,15 @@ class Counter:
     def add(self, n: int = 1) -> int:
         """Add n, which may be negative, and return the new value. Raise OverflowError beyond 64 bits, or
         StoreFull."""
-        return area.region().add(self._name, n)
+        return area.store().add(self._name, n)
 
     def get(self) -> int:
         """Return the current value; 0 if nobody has added anything."""
-        return area.region().number(self._name)
+        return area.store().number(self._name)
 
     def clear(self) -> int:
         """Set the counter to 0, free its memory, and return its last value."""
-        return area.region().number(self._name, True)
+        return area.store().number(self._name, True)
 
 
 class Mapping:
@@ -55,26 +55,26 @@ class Mapping:
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value, or the default if there is none."""
-        found = area.region().get(self._key(key))
+        found = area.store().get(self._key(key))
         return default if found is None else decode(*found)
 
     def pop(self, key: str, default: Any = None) -> Any:
         """Remove the value and return it, or return the default. Only one caller gets it."""
-        found = area.region().get(self._key(key), True)
+        found = area.store().get(self._key(key), True)
         return default if found is None else decode(*found)
 
     def set(self, key: str, value: Any, ttl: float | None = None) -> None:
         """Set the value. It expires after ``ttl`` seconds; with None, it does not expire. Raise UnfitValue,
         TooLarge, StoreFull or ValueError."""
-        area.region().put(self._key(key), *self._encode(value), _ns(ttl))
+        area.store().put(self._key(key), *self._encode(value), _ns(ttl))
 
     def add(self, key: str, value: Any, ttl: float | None = None) -> bool:
         """Do as set() if there is no value. Return whether the value was set."""
-        return area.region().put_if_missing(self._key(key), *self._encode(value), _ns(ttl))
+        return area.store().put_if_missing(self._key(key), *self._encode(value), _ns(ttl))
 
     def compare_and_set(self, key: str, old: Any, new: Any, ttl: float | None = None) -> bool:
         """Do as set() if the current value is `old`. Return whether the value was set."""
-        return area.region().put_if_equal(self._key(key), *self._encode(old), *self._encode(new), _ns(ttl))
+        return area.store().put_if_equal(self._key(key), *self._encode(old), *self._encode(new), _ns(ttl))
 
     def _encode(self, value: Any) -> tuple[int, bytes]:
         return encode(value, area.largest_value(), _VALUE_LIMIT)
@@ -113,7 +113,7 @@ class RateLimit:
         ValueError if they never can be, or StoreFull."""
         if not 0 < n <= self._most:
             raise ValueError(f"from 1 to {self._most} turns can be taken at once, not {n}")
-        return area.region().take(self._name, n, self._most, self._each) / 1e9
+        return area.store().take(self._name, n, self._most, self._each) / 1e9
 
     def allow(self, n: int = 1) -> bool:
         """Take n turns if they are free. Return whether they were taken; see take()."""

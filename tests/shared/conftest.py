@@ -2,13 +2,13 @@
 
 import pytest
 
-memory = pytest.importorskip("syncless.shared.memory", reason="it is built where mutexes can be robust")
+embedded = pytest.importorskip("syncless.shared.embedded", reason="it is built where mutexes can be robust")
 from syncless.shared import area  # noqa: E402  (it needs the module)
 
 
 @pytest.fixture(autouse=True)
 def region(monkeypatch):
     """Room for 1,000 small entries and 64 kB of messages."""
-    made = memory.Region(1000 * 128, 1 << 16)
-    monkeypatch.setattr(area, "_region", made)
+    made = embedded.Memory(1000 * 128, 1 << 16)
+    monkeypatch.setattr(area, "_store", made)
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 from syncless.apps.loading import admit, enter
@@ -81,3 +82,13 @@ class Preparation:
 def nothing_yet(*args: Any) -> Any:
     """A placeholder for an application that is imported later."""
     raise RuntimeError("the application has not been imported")
+
+
+def share(url: str | None) -> None:
+    """Let syncless.shared use the Redis at this URL. Raise ValueError if it is none, or a package is
+    missing."""
+    if url is not None:
+        try:
+            import_module("syncless.shared.area").connect(url)
+        except RuntimeError as error:
+            raise ValueError(f"shared: {error}") from None

@@ -21,7 +21,7 @@ from syncless.server.program.blocking import StallWarning, warn_of_blocking_modu
 from syncless.server.program.firstprocess import begin_in_child
 from syncless.server.program.hooks import Hooks
 from syncless.server.program.master import Master
-from syncless.server.program.preparing import Preparation
+from syncless.server.program.preparing import Preparation, share
 from syncless.server.program.privileges import Privileges
 from syncless.server.program.process import PidFile
 from syncless.server.program.reporting import OfProcess, shown
@@ -49,6 +49,7 @@ def serve_until_stopped(
     shared_metrics: bool,
     workers: int | Literal["auto"],
     affinity: str | None,
+    shared: str | None,
     preload: bool,
     user: str | int | None,
     group: str | int | None,
@@ -87,6 +88,7 @@ def serve_until_stopped(
         configure(logging, None if privileges is None else privileges.ids)
     given = {name: value for name, value in options.items() if name in defaults()}
     running.expect(limits_of(options.get("limits"), given))  # syncless.shared asks, in an application too
+    share(shared)
     with PidFile(pid_file, None if workers else privileges):
         if workers:
             Master(
