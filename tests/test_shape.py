@@ -59,7 +59,13 @@ LAYERS = {
         "syncless.http.websocket",
         "syncless",
     },
-    "syncless.shared": {"syncless._core", "syncless.io", "syncless.tools", "syncless.asyncio", "syncless.http"},
+    "syncless.shared": {
+        "syncless._core",
+        "syncless.io",
+        "syncless.tools",
+        "syncless.asyncio",
+        "syncless.http",
+    },
     "syncless.server.lanes": {"syncless._core", "syncless.tools", "syncless.http"},
     "syncless.native": {
         "syncless._core",
