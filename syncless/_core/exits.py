@@ -1,6 +1,6 @@
-"""The exceptions of a tasklet that is killed and of a program that is interrupted; those that nobody catches.
+"""The exceptions of killed tasklets and interrupted programs, and the report of uncaught exceptions.
 
-The last ones end a tasklet or leave a callback, and somebody is told of them.
+An uncaught exception ends a tasklet or leaves a callback, and is passed to the error handler.
 """
 
 import sys
@@ -21,8 +21,8 @@ class TaskletKilled(Exception):
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether it may be Ctrl-C's: a KeyboardInterrupt while the interpreter's own handler, which
-    raises it anywhere, is the one of SIGINT. Where another one is, only the program's code raises it."""
+    """Return whether the error may come from Ctrl-C: a KeyboardInterrupt while SIGINT has the interpreter's
+    own handler, which may raise anywhere. With any other handler, only the program's code raises it."""
     return isinstance(error, KeyboardInterrupt) and getsignal(SIGINT) is default_int_handler
 
 
@@ -43,7 +43,7 @@ def has_error_handler() -> bool:
 
 
 def tell_uncaught(where: object, error: BaseException) -> None:
-    """Report an uncaught exception. `where` is a tasklet, a callback, or words."""
+    """Report an uncaught exception. `where` is a tasklet, a callback or a text."""
     try:
         if _handler is not None:
             _handler(where, error)

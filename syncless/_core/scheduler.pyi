@@ -15,7 +15,7 @@ class Observers(Observer):
     def __init__(self, observers: tuple[Observer, ...] = ()) -> None: ...
 
 class Runnable:
-    """Something that the loop runs at its base when its turn comes."""
+    """An object that the loop runs at its base when its turn comes."""
 
 class BaseTasklet(Runnable):
     """The part of a tasklet that the engine knows."""
@@ -23,7 +23,7 @@ class BaseTasklet(Runnable):
     switches: int
 
 class Meeting:
-    """Something that counts the tasklets that wait in its queues."""
+    """An object that counts the tasklets that wait in its queues."""
 
 class StandIn(BaseTasklet): ...
 

@@ -3,14 +3,14 @@
     import syncless.contrib.gevent
     syncless.contrib.gevent.install()      # before gevent's hub is used
 
-gevent's greenlets and its hub then run as one tasklet, the *host*, which waits in our loop for what libuv
-waits for. Any other tasklet may call gevent: it is parked until the hub switches to it.
+gevent's greenlets and its hub then run as one tasklet, the *host*, which waits in our loop on behalf of
+libuv. Any other tasklet may call gevent, and is parked until the hub switches to it.
 
-Fact: the hub switches to the greenlet in which gevent was called, without asking our scheduler. Danger: that
-greenlet would go on in the host's turn, inside the park() of another tasklet. Decision: a greenlet of its own
-parks for the tasklet, so that the hub may come back to the first one at any time; that one notes what it is
-given, wakes the tasklet and returns to the hub. Price: two more greenlet switches for each wait. Guarded by
-tests/contrib/test_gevent.py.
+Fact: the hub switches to the greenlet in which gevent was called, without our scheduler. Danger: that
+greenlet would continue in the host's turn, inside the park() of another tasklet. Decision: a separate
+greenlet parks for the tasklet, so that the hub may switch to the calling greenlet at any time; the latter
+notes the value that it gets, wakes the tasklet and returns to the hub. Price: two more greenlet switches per
+wait. Guarded by tests/contrib/test_gevent.py.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WATCHERS = ("io", "timer", "signal", "idle", "prepare", "check", "fork", "async_
 
 
 class Loop(UvLoop):  # type: ignore[misc]
-    """libuv's, which never blocks: the host waits for it."""
+    """The libuv loop, which never blocks: the host waits on its behalf."""
 
     # gevent looks for signals that often, as a loop in C must; ours hears them
     SIGNAL_CHECK_INTERVAL_MS = 3_600_000
@@ -59,7 +59,7 @@ class Loop(UvLoop):  # type: ignore[misc]
         super().__init__(flags, default)
 
     def run(self, nowait: bool = False, once: bool = False) -> Any:
-        """Run the hub. It never returns, but switches to the host when it would wait."""
+        """Run the hub. This never returns, but switches to the host instead of waiting."""
         if self.host is None or nowait or once:
             return super().run(nowait, once)
         while True:
@@ -84,7 +84,7 @@ class Loop(UvLoop):  # type: ignore[misc]
             select([self.called, readable(self.fileno())], timeout)
 
     def call(self) -> None:
-        """Called when a tasklet or a thread adds something to wait for."""
+        """Wake the host: a tasklet or a thread has added something to wait for."""
         self.over.clear()
         self.called.set()
 
@@ -117,7 +117,7 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
 
     @property
     def thread_ident(self) -> int:
-        """gevent compares it with that of the caller, which is a tasklet's own under the patch."""
+        """The ident that gevent compares with the caller's, which is a tasklet's own under the patch."""
         return _thread.get_ident() if _hubs.get(current_loop()) is self else self._thread_ident
 
     @thread_ident.setter
@@ -125,7 +125,7 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         self._thread_ident = number
 
     def switch(self) -> Any:
-        """Wait until the hub switches back, with what it brings."""
+        """Wait until the hub switches back, and return or raise what it passes."""
         tasklet, loop = current(), self.loop
         if tasklet is None or tasklet is loop.host or not may_park():
             return super().switch()
@@ -169,7 +169,7 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         spawn(raises)
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until nothing of gevent's is left to do."""
+        """Wait until gevent has nothing left to do."""
         if self.loop.host is None or current() is self.loop.host:
             return bool(super().join(timeout))
         self.loop.call()
@@ -183,7 +183,8 @@ def _start(self: Timeout) -> None:
 
 
 def _expire(self: Timeout, waiting: greenlet, error: Any) -> None:
-    """The tasklet may wait elsewhere than in gevent: its greenlet is none that the hub may switch to then."""
+    """Raise the error where the tasklet waits. The hub must not switch to its greenlet if it waits outside
+    gevent."""
     hub = gevent.get_hub()
     if self.tasklet is None or self.tasklet is hub.loop.host or waiting in hub.waiting:
         waiting.throw(error)
@@ -198,7 +199,8 @@ _hubs: WeakKeyDictionary[Any, Hub] = WeakKeyDictionary()
 
 
 def _hub_of_thread() -> Hub:
-    """gevent keeps it in a threading.local, which is a tasklet's own under the patch."""
+    """Return the thread's hub. gevent keeps it in a threading.local, which is a tasklet's own under the
+    patch."""
     loop = current_loop()
     hub = _hubs.get(loop)
     if hub is None:
@@ -208,7 +210,7 @@ def _hub_of_thread() -> Hub:
 
 
 def install() -> None:
-    """Make new gevent hubs wait in the loop of their thread, if that has one."""
+    """Make new gevent hubs wait in the loop of their thread, if there is one."""
     if Timeout.start is _start:
         return
     if _hub_local.get_hub_if_exists() is not None:

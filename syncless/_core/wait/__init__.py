@@ -1,1 +1,1 @@
-"""Waiting for one another: locks, events, queues, channels, and the first of several."""
+"""Means for tasklets to wait for one another: locks, events, queues, channels, and select()."""
