@@ -1,4 +1,5 @@
-"""``from syncless.best_stackless import stackless``: imports the interpreter's own `stackless`, or ours.
+"""``from syncless.best_stackless import stackless``: imports the interpreter's own `stackless`, or ours if
+there is none.
 
 After this import ``import stackless`` imports the same module everywhere in the process.
 """

@@ -1,5 +1,5 @@
-"""Tools that show what happens: tasklets with their stacks and waits, deadlocks, and code that holds the loop
-for too long."""
+"""Tools that show what happens: tasklets with their stacks and waits, deadlocks, and code that blocks the
+loop for too long."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def find_deadlocks() -> list[list[Tasklet[Any]]]:
 
 
 def format_tree(loop: Loop | None = None) -> str:
-    """Return all live tasklets without stacks, each below its parent, or at the left if the parent has
+    """Return all live tasklets without stacks, each below its parent, or unindented if the parent has
     ended."""
     tasklets = (loop or current_loop()).tasklets()
     alive = {tasklet.number for tasklet in tasklets}
@@ -110,8 +110,8 @@ _cpu_time: dict[Loop, CpuTime] = {}
 
 
 def measure_cpu(on: bool = True) -> None:
-    """Measure the CPU time of this thread's tasklets from now on, or stop; see Tasklet.cpu_seconds. It costs
-    a system call per switch."""
+    """Measure the CPU time of this thread's tasklets from now on, or stop; see Tasklet.cpu_seconds. This
+    costs a system call per switch."""
     loop = current_loop()
     if on and loop not in _cpu_time:
         _cpu_time[loop] = CpuTime()
@@ -138,8 +138,8 @@ def report_deadlocks(report: Callable[[list[Tasklet[Any]]], object] | None = _lo
     """Report tasklets that wait for one another forever, even while others run and servers listen.
 
     This thread's loop calls `report(tasklets)` once for each deadlock. By default the logger "syncless.debug"
-    shows the tasklets' names, waits and stacks. None stops the reports. Two things are reported: the circles
-    of find_deadlocks(); and all tasklets of this thread, if they wait for one another's queues, events and
+    shows the tasklets' names, waits and stacks. None stops the reports. Two kinds are reported: the circles
+    of find_deadlocks(), and all tasklets of this thread if they wait for one another's queues, events and
     channels and nothing can wake them. The second kind is not reported while the program has another thread
     (other than those of run_in_thread), which might wake a tasklet.
     """
@@ -200,8 +200,8 @@ class BytecodeWatchdog:
             run_the_tests()
 
     `report(bytecodes, tasklet, stack)` is called where a turn exceeds the limit, once per turn. By default
-    the logger "syncless.debug" warns. The watchdog slows Python code down several times, so it is for tests.
-    Before Python 3.12 it raises RuntimeError if a debugger or coverage traces the thread.
+    the logger "syncless.debug" logs a warning. The watchdog makes Python code several times slower, so it is
+    for tests. Before Python 3.12 it raises RuntimeError if a debugger or coverage traces the thread.
     """
 
     def __init__(
@@ -231,14 +231,15 @@ class BytecodeWatchdog:
 
 
 class Watchdog:
-    """Reports, from an OS thread, code that holds this thread's loop for longer than `milliseconds`, while it
-    does::
+    """Reports code that blocks this thread's loop for longer than `milliseconds`, from an OS thread and while
+    the loop is blocked::
 
         with Watchdog(milliseconds=50):
             serve(app)
 
-    `report(seconds, stack)` is called in the OS thread, once each time. The stack ends with the C function
-    that holds the loop, if there is one, and a fix. By default the logger "syncless.debug" warns.
+    `report(seconds, stack)` is called in the OS thread, once per stall. The stack ends with the C function
+    that blocks the loop, if there is one, and a possible fix. By default the logger "syncless.debug" logs a
+    warning.
     """
 
     def __init__(self, milliseconds: float = 100, report: Callable[[float, str], object] = _log):

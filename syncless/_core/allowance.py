@@ -1,10 +1,11 @@
 """The processors and memory that this process may use, and the time that it has waited for them. The numbers
-follow changes of the system.
+change when the system's do.
 
 A container is limited by its control group: cpu.max and memory.max of version 2, cpu.cfs_quota_us and
-memory.limit_in_bytes of version 1, in its own group and in the groups above. Kubernetes may change them while
-the container runs, so callers ask each time, and the files are read at most once a second. Without these
-files, the processors are those on which the scheduler may run this process, and the memory is the machine's.
+memory.limit_in_bytes of version 1, in its own group and in the groups above. Kubernetes may change the limits
+while the container runs, so callers ask each time, and the files are read at most once a second. Without
+these files, the processors are those on which the scheduler may run this process, and the memory is the
+machine's.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ NO_LIMIT = 1 << 60
 
 
 class Allowance:
-    """Allowance(root): the limits that the files below that folder state."""
+    """Allowance(root): the limits in the files below that folder."""
 
     def __init__(self, root: str = ""):
         self._root = root
@@ -79,7 +80,7 @@ class Allowance:
         self._processors, self._memory, self._read_at = processors, memory, now
 
     def _quota(self, folder: str) -> tuple[int, int]:
-        """Return the microseconds of processor time per period and those of the period; 0 means no limit."""
+        """Return the processor time per period and the period, in microseconds; 0 means no limit."""
         quota, _, period = self._text(f"{folder}/cpu.max").partition(" ")
         if not quota:
             quota = self._text(f"{folder}/cpu.cfs_quota_us")

@@ -1,4 +1,4 @@
-"""Detects whether the calling code cleans up: if so, an interrupt of its wait for a lock is delayed, see
+"""Detects whether the calling code cleans up: if so, interrupts of its waits for locks are delayed, see
 wait/sync/graces.pxi.
 
 Takes the frames of the running tasklet. Returns True if one of them is in a `finally` block, in `__exit__` or

@@ -12,8 +12,8 @@ from syncless._core import nonblockingtext
 
 
 class TaskletExit(SystemExit):
-    """Ends the tasklet in which it is raised, without a report (Stackless Python's name). Tasklet.kill()
-    raises it."""
+    """Ends the tasklet in which it is raised, without a report (the name is Stackless Python's).
+    Tasklet.kill() raises it."""
 
 
 class TaskletKilled(Exception):
@@ -31,8 +31,8 @@ _handler: _ErrorHandler | None = None
 
 
 def set_error_handler(handler: _ErrorHandler | None) -> _ErrorHandler | None:
-    """Call `handler(where, exception)` for each exception that ends a tasklet; None prints it to stderr.
-    Return the previous handler."""
+    """Call `handler(where, exception)` for each exception that ends a tasklet; None prints exceptions to
+    stderr. Return the previous handler."""
     global _handler
     previous, _handler = _handler, handler
     return previous

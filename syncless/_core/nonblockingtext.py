@@ -4,9 +4,9 @@ it never waits.
 Takes text, and writes it to the descriptor of a text file immediately, as long as the descriptor accepts it:
 so a crash loses nothing, and lines stay in order. When the descriptor accepts no more, an OS thread
 continues, and up to HELD bytes wait for it. Further lines are dropped, and their number is reported when
-there is room again. This module uses nothing of the engine. It is here because the engine reports errors
-through it, as the server and its master do. The engine, once loaded, ensures that no tasklet runs during a
-write: see set_directly().
+there is room again. This module uses nothing of the engine. It lies in the engine's folder because the engine
+reports errors through it, like the server and its master. The engine, once loaded, ensures that no tasklet
+runs during a write: see set_directly().
 
 Fact: O_NONBLOCK belongs to the open file, which other processes share. Danger: setting it breaks their
 writes; without it, a pipe that looks ready blocks when another process fills it first. Decision: pipes and
@@ -130,7 +130,7 @@ class NonblockingText:
             self.write(line)
 
     def flush(self) -> None:
-        """Do nothing: text that the reader would take is never held back."""
+        """Do nothing: text that the reader can take is never held back."""
 
     @property
     def encoding(self) -> str:
@@ -152,7 +152,7 @@ class NonblockingText:
         return True
 
     def _write_now(self, data: bytes) -> int:
-        """Write without waiting. Return the number of bytes that have been written or never can be."""
+        """Write without waiting. Return the number of bytes that were written or can never be written."""
         done = 0
         try:
             self._look()
@@ -299,8 +299,8 @@ _standard: dict[str, NonblockingText] = {}
 
 
 def standard(name: str) -> Any:
-    """Return sys.stdout or sys.stderr as a stream whose writes never wait, or the object itself if it is not
-    plain; it may be None."""
+    """Return sys.stdout or sys.stderr as a stream whose writes never wait. If the stream is not plain, return
+    it unchanged; it may be None."""
     stream = getattr(sys, name)
     if not is_plain(stream):
         return stream

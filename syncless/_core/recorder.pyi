@@ -23,7 +23,7 @@ def set_purpose(purpose: str | None) -> str | None:
     socket's peer. Return the previous purpose, which the caller restores."""
 
 class Tracer(Observer):
-    """Tracer(most): keeps `most` spans of tasklets; call start() and stop() in the thread of the tasklets."""
+    """Tracer(most): keeps at most `most` spans; call start() and stop() in the thread of the tasklets."""
 
     dropped: int
     names: dict[int, str]

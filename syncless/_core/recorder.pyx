@@ -365,7 +365,7 @@ cdef struct Span:
 
 
 cdef class Tracer(Observer):
-    """Tracer(most): keeps `most` spans of tasklets; call start() and stop() in the thread of the tasklets.
+    """Tracer(most): keeps at most `most` spans; call start() and stop() in the thread of the tasklets.
 
     An observer is told when a tasklet goes on, which then still says what it has waited for, and when one
     stops.

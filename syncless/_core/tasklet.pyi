@@ -91,7 +91,7 @@ class Tasklet(BaseTasklet, Generic[_T_co]):
         """The number of the tasklet that spawned this one, which may have ended; 0 if the loop spawned it."""
     @property
     def cpu_seconds(self) -> float:
-        """CPU seconds that the tasklet has used until its last switch, while debug.measure_cpu() was on."""
+        """CPU seconds that the tasklet has used up to its last switch, while debug.measure_cpu() was on."""
     @property
     def waiting_seconds(self) -> float | None:
         """Seconds that the current wait has lasted so far, or None."""
@@ -102,7 +102,7 @@ def spawn(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Ta
     """Run function(*args, **kwargs) in a new tasklet of this thread, with a copy of the current context
     (contextvars).
 
-    It starts when the current tasklet waits or ends.
+    The new tasklet starts when the current one waits or ends.
     """
 
 def in_slot(tasklet: Tasklet[_T]) -> Tasklet[_T]: ...

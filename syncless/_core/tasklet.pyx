@@ -366,7 +366,7 @@ cdef class Tasklet(BaseTasklet):
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU seconds that the tasklet has used until its last switch, while debug.measure_cpu() was on."""
+        """CPU seconds that the tasklet has used up to its last switch, while debug.measure_cpu() was on."""
         return self.cpu / 1e9
 
     @property
@@ -435,7 +435,7 @@ def spawn(function, *args, **kwargs) -> Tasklet:
     """Run function(*args, **kwargs) in a new tasklet of this thread, with a copy of the current context
     (contextvars).
 
-    It starts when the current tasklet waits or ends.
+    The new tasklet starts when the current one waits or ends.
     """
     return scheduler.new_tasklet(function, *args, **kwargs)
 

@@ -35,8 +35,8 @@ class Timeout(BaseException):
     ) -> Timeout:
         """Return a started Timeout; cancel() ends it."""
     def cancel(self) -> None:
-        """Stop the clock; harmless if it is not running. A timeout that has expired but has not been raised
-        yet is then not raised."""
+        """Stop the clock; harmless if it is not running. An expired timeout that has not been raised yet is
+        dropped."""
     def close(self) -> None:
         """The same as cancel()."""
     @property
@@ -60,5 +60,5 @@ class deadline(Timeout):
     @staticmethod
     def remaining() -> float | None:
         """Return the seconds until the first clock of the current tasklet expires: a deadline, a Timeout or
-        the server's ``request_seconds``. Return 0.0 if one has already expired, None if there is none. The
+        the server's ``request_seconds``. Return 0.0 if one has already expired, None if no clock runs. The
         call looks at each timer of the loop."""

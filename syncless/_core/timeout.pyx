@@ -135,8 +135,8 @@ cdef class Timeout(BaseException):
         return timeout
 
     def cancel(self) -> None:
-        """Stop the clock; harmless if it is not running. A timeout that has expired but has not been raised
-        yet is then not raised."""
+        """Stop the clock; harmless if it is not running. An expired timeout that has not been raised yet is
+        dropped."""
         if self.timer.index >= 0:
             self.target.loop.timers.remove(&self.timer)
             Py_DECREF(self)
@@ -225,7 +225,7 @@ class deadline(Timeout):
     @staticmethod
     def remaining():
         """Return the seconds until the first clock of the current tasklet expires: a deadline, a Timeout or
-        the server's ``request_seconds``. Return 0.0 if one has already expired, None if there is none. The
+        the server's ``request_seconds``. Return 0.0 if one has already expired, None if no clock runs. The
         call looks at each timer of the loop."""
         return remaining_seconds(get_loop())
 

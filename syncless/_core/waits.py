@@ -1,4 +1,4 @@
-"""Texts for the past waits of tasklets, and a test for source files that are not the program's own.
+"""Descriptions of tasklets' past waits, and a test for source files that are not the program's own.
 recorder.pyx keeps such waits.
 """
 

@@ -1,5 +1,5 @@
-"""Host: a server's view of an application of some kind. wsgi/host.py and asgi/host.py have the hosts for WSGI
-and ASGI; server/mounts.py combines several by path. server/kinds.py makes the host of a user's application.
+"""Host: a server's view of an application. wsgi/host.py and asgi/host.py implement it; server/mounts.py
+combines several hosts by path. server/kinds.py creates the host of a user's application.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class ApplicationNotFound(ImportError):
 
 
 class ApplicationFailed(Exception):
-    """The application's own code raised during its import or creation. The text is the traceback, without
-    frames of syncless."""
+    """The application's own code raised an exception during its import or creation. The text is the
+    traceback, without frames of syncless."""
 
 
 def load(name: str) -> Any:

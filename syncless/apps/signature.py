@@ -1,7 +1,7 @@
 """Checks an application's signature before its first request: whether it matches the interface, or belongs to
 a factory, or to a class whose instances are applications.
 
-For a plain function the code object is examined, because the module inspect imports many others.
+For a plain function, its code object is examined, because the module inspect imports many other modules.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def takes(thing: Any, count: int) -> bool:
 
 
 def _is_factory(thing: Any, arguments: tuple[str, ...]) -> bool:
-    """Return whether the thing is a factory: it needs no argument, and its first parameter does not have the
-    name of one of `arguments`."""
+    """Return whether the thing is a factory: it needs no argument, and its first parameter is not named like
+    one of `arguments`."""
     if not takes(thing, 0):
         return False
     if is_plain(thing):
@@ -88,9 +88,8 @@ def _is_factory(thing: Any, arguments: tuple[str, ...]) -> bool:
 
 
 def _makes_responses(kind: type, arguments: tuple[str, ...]) -> bool:
-    """Return whether an instance of the class is the response to a request, which is iterated or awaited, as
-    in PEP 3333 and Starlette's HTTPEndpoint. A custom __new__ counts as well, because its result is not
-    known."""
+    """Return whether instances of the class are responses, which are iterated or awaited (PEP 3333,
+    Starlette's HTTPEndpoint). A class with a custom __new__ counts as well, because its result is unknown."""
     methods = ("__iter__", "__getitem__") if arguments is WSGI else ("__await__",)
     own = any(isinstance(make, FunctionType) for make in (kind.__new__, type(kind).__call__))
     made = own or any(hasattr(kind, name) for name in methods)

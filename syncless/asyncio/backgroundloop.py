@@ -61,11 +61,11 @@ class BackgroundLoop(EventLoop):
         return super().is_running() and (asyncio._get_running_loop() is self or not self._is_this_threads())
 
     def run_until_complete(self, future: Awaitable[T]) -> T:  # type: ignore[override]
-        """Wait for the future or coroutine, like await_(): the loop already runs."""
+        """Wait for the future or coroutine, as await_() does, because the loop already runs."""
         return await_(future)
 
     def run_forever(self) -> None:
-        """Wait until stop(): the loop already runs."""
+        """Wait until stop() is called; the loop already runs."""
         self._check_closed()
         self._released = Event()
         try:
@@ -87,7 +87,7 @@ class BackgroundLoop(EventLoop):
 
 def _after_fork_in_child() -> None:
     """Restart this thread's loop in a new tasklet: a fork drops tasklets, but the program may have kept the
-    loop, such as an application that was imported before its workers were forked."""
+    loop, for example if workers are forked after the application was imported."""
     here = _background.get(current_loop()) if _background else None
     _background.clear()
     if here is not None and not here.is_closed():
@@ -142,8 +142,8 @@ def await_(awaitable: Awaitable[T], timeout: float | None = None) -> T:
 
 
 class _NoPolicy:
-    """Replaces asyncio's own policy where there is none: since Python 3.16, only functions set and return a
-    thread's loop."""
+    """A substitute for asyncio's own policy, which Python 3.16 has removed: only functions set and return a
+    thread's loop there."""
 
     def __init__(self) -> None:
         self._local = threading.local()

@@ -1,7 +1,7 @@
 """EventLoop: an asyncio event loop whose callbacks, timers and descriptors wait in the engine's own loop.
 
 callbacks.pyx calls the callbacks; transports, servers and child processes come from the standard library.
-This module connects both to the engine's names, signals and threads.
+This module connects both to the engine's name lookups, signals and threads.
 """
 
 from __future__ import annotations

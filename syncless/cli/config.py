@@ -1,7 +1,7 @@
 """The sources of options besides the command line: a TOML file and the environment.
 
 The source nearest to the user wins: the command line, then ``SYNCLESS_*`` variables, then the file, then
-``PORT`` and ``WEB_CONCURRENCY``, which a platform sets for every program, then the defaults. Keys are the
+``PORT`` and ``WEB_CONCURRENCY``, which a platform sets for every program, then the defaults. The keys are the
 names of the options, see server/options.py.
 """
 
@@ -203,7 +203,7 @@ class Options:
 
 @contextlib.contextmanager
 def of_option(name: str) -> Iterator[None]:
-    """Add the option to the file name in an error of the block."""
+    """Put the option before the file name in errors that the block raises."""
     try:
         yield
     except ConfigError as error:
@@ -265,7 +265,7 @@ def _line(text: str, key: str) -> str:
 
 
 def _read_toml(name: str, text: str) -> Mapping[str, Any]:
-    """Return the parsed file. Raise ConfigError if it is malformed."""
+    """Return the parsed file. Raise ConfigError if the file is malformed."""
     try:
         import tomllib  # type: ignore[import-not-found]  # takes long to load
     except ImportError:  # it is there since Python 3.11

@@ -199,8 +199,8 @@ def translated(arguments: Sequence[str], spelled: dict[str, str] | None = None) 
 
 
 def _by_value(name: str, value: str) -> list[str] | None:
-    """Return our options for an option whose value shows the intention, or None. Raise Foreign if there is no
-    equivalent."""
+    """Return our options for a foreign option whose value shows the intention, or None. Raise Foreign if
+    there is no equivalent."""
     pattern, instead = BY_VALUE.get(name, ("", ""))
     if not pattern or not re.fullmatch(pattern, value):
         return None

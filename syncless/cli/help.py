@@ -1,5 +1,5 @@
 """The help: ``syncless --help`` shows the common options, ``syncless --help-all`` all options in groups and
-each limit with its default. It has colours on a terminal.
+each limit with its default. Help has colours on a terminal.
 
 The texts come from the parser's groups (arguments.py) and the docstrings of the fields of Limits. The colours
 that argparse has since Python 3.14 are off, so that help looks the same everywhere.
@@ -151,7 +151,7 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def is_colourful(stream: IO[str]) -> bool:
-    """Return whether the stream may get escape sequences; see https://no-color.org."""
+    """Return whether the stream accepts escape sequences; see https://no-color.org."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

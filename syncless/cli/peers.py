@@ -670,7 +670,7 @@ def _sentence(cell: str) -> str:
 
 
 def _cells() -> Iterator[tuple[list[str], str]]:
-    """Yield the foreign options of each row, and our cell."""
+    """Yield the foreign options of each row, with our cell."""
     for rows in TABLE.values():
         for row in rows:
             yield re.findall(r"`(--?[^`\s]+)`", " ".join(row[1:5])), row.ours

@@ -1,8 +1,7 @@
 """``--reload`` and ``--reload-certificates``: a process beside the master watches files and sends the master
 SIGHUP when a file changes, so that new workers replace the old ones, or the certificates are reloaded.
 
-That process is watching.py. It is separate because the master forks, which a process with threads should not
-do.
+That process, watching.py, is separate because the master forks, which a process with threads should not do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``syncless APP`` serves an application.
 
-The exit status is 0 after a graceful shutdown, 1 if it cannot listen or open a file, 2 if the command line or
-the application is wrong, 3 if no worker could start.
+The exit status is 0 after a graceful shutdown, 1 if the server cannot listen or open a file, 2 if the command
+line or the application is wrong, 3 if no worker could start.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ OF_CALLERS = {"key_password": "key_password_file", "defer_accept": "no_defer_acc
 
 
 class Chosen(argparse.Namespace):
-    """The options, with their sources, which are not in `vars`."""
+    """The options. The attributes that hold their sources are not in `vars`."""
 
     __slots__ = ("sources", "spelled")
     sources: dict[str, str]

@@ -1,6 +1,6 @@
 """``syncless status`` shows in a terminal what a server with a status address is doing.
 
-The exit status is 0, or 1 if no server responds, 2 if the command line is wrong.
+The exit status is 0 on success, 1 if no server responds, 2 if the command line is wrong.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _connect(bind: Bind) -> socket.socket:
 
 
 def _watch(text: str, bind: Bind) -> int:
-    """Refresh the status until Ctrl-C, also after a restart of the server."""
+    """Refresh the status until Ctrl-C, even after a restart of the server."""
     terminal = sys.stdout.isatty()
     colour = is_colourful(sys.stdout)
     shown = lines(json.loads(ask(text, bind)), _width(), colour)

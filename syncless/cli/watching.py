@@ -1,9 +1,9 @@
 """``python -m syncless.cli.watching code|certificates PID PATH ...``: the process that ``--reload`` and
 ``--reload-certificates`` start beside the master.
 
-For code, it watches the Python and TOML files in the working directory, and all files in further paths. For
-certificates, it watches the folders of the files, which may be symbolic links that are redirected. A change
-sends SIGHUP to the master. This needs watchfiles. No other module imports this program.
+For code, it watches the Python and TOML files in the working directory, and all files below further paths.
+For certificates, it watches the folders of the files, which may be symbolic links that are redirected. A
+change sends SIGHUP to the master. This needs watchfiles. No other module imports this program.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOK_MILLISECONDS = 500
 
 
 class Begun:
-    """A stop event: its first check, when the files are watched, prints a line for the master."""
+    """A stop event whose first check, when the files are watched, prints a line for the master."""
 
     def __init__(self, paths: list[str]):
         self._paths = paths

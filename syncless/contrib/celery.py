@@ -30,7 +30,7 @@ END_SECONDS = 5.0
 
 
 class Job:
-    """A task on its way through the pool; Celery keeps it by a weak reference."""
+    """A task on its way through the pool; Celery holds a weak reference to it."""
 
     def __init__(self, target: Callable[..., Any], args: Any, kwargs: Any, options: dict[str, Any]):
         self.call = (target, args, kwargs)

@@ -6,11 +6,11 @@
 gevent's greenlets and its hub then run as one tasklet, the *host*, which waits in our loop on behalf of
 libuv. Any other tasklet may call gevent, and is parked until the hub switches to it.
 
-Fact: the hub switches to the greenlet in which gevent was called, without our scheduler. Danger: that
-greenlet would continue in the host's turn, inside the park() of another tasklet. Decision: a separate
-greenlet parks for the tasklet, so that the hub may switch to the calling greenlet at any time; the latter
-notes the value that it gets, wakes the tasklet and returns to the hub. Price: two more greenlet switches per
-wait. Guarded by tests/contrib/test_gevent.py.
+Fact: the hub switches to the greenlet in which gevent was called, without going through our scheduler.
+Danger: that greenlet would continue in the host's turn, inside the park() of another tasklet. Decision: a
+separate greenlet parks for the tasklet, so that the hub may switch to the calling greenlet at any time; the
+latter notes the value that it gets, wakes the tasklet and returns to the hub. Price: two more greenlet
+switches per wait. Guarded by tests/contrib/test_gevent.py.
 """
 
 from __future__ import annotations
@@ -183,8 +183,8 @@ def _start(self: Timeout) -> None:
 
 
 def _expire(self: Timeout, waiting: greenlet, error: Any) -> None:
-    """Raise the error where the tasklet waits. The hub must not switch to its greenlet if it waits outside
-    gevent."""
+    """Raise the error where the tasklet waits. The hub must not switch to a greenlet whose tasklet waits
+    outside gevent."""
     hub = gevent.get_hub()
     if self.tasklet is None or self.tasklet is hub.loop.host or waiting in hub.waiting:
         waiting.throw(error)

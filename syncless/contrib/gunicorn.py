@@ -81,7 +81,7 @@ class Worker(base.Worker):
 
     @classmethod
     def check_config(cls, config: Config, log: Any) -> None:
-        """Warn of settings without effect: gunicorn's master calls this once, at its start."""
+        """Warn about settings without effect: gunicorn's master calls this once, at its start."""
         for name, instead in WITHOUT_EFFECT.items():
             if not is_default(config, name):
                 log.warning("syncless ignores the setting %s: %s", name, instead)
@@ -248,8 +248,8 @@ def limits_of(config: Config) -> Limits:
 
 
 def tls_context(config: Config) -> ssl.SSLContext:
-    """Return the context that gunicorn makes from its settings and its hook ssl_context; it offers only
-    HTTP/1.1."""
+    """Return the context that gunicorn makes from its settings and its hook ssl_context; the context offers
+    only HTTP/1.1."""
     context: ssl.SSLContext = ssl_context(config)
     context.set_alpn_protocols(["http/1.1"])
     return context

@@ -1,5 +1,5 @@
-"""Servers for tests, and tests in tasklets, for the pytest plugin, which is pytest_syncless.py beside this
-package."""
+"""Parts of the pytest plugin, pytest_syncless.py beside this package: servers for tests, and tests in
+tasklets."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Lets a process of root open files in directories to which other users may write.
+"""Lets root open files safely in directories to which other users may write.
 
 A user who may write to a directory decides what its names mean: a symbolic or hard link there redirects the
 log, and the change of its owner, to any file of root; a whole directory can be swapped between two steps. So
-such a process goes from directory to directory by descriptors, follows symbolic links only where no other
-user can have put them, and checks the very file that it has opened.
+root goes from directory to directory by descriptors, follows symbolic links only where no other user can have
+put them, and checks the very file that it has opened.
 
     Place(path)          a name in its directory, whose open descriptor serves for all that root does there
     Place.guarded        others may have made the file of that name
@@ -73,8 +73,8 @@ class _Directory(NamedTuple):
         return self.swapped or self.open_to_others
 
     def keeps(self, about: os.stat_result) -> bool:
-        """Return whether no other user can have made this entry or can rename it: in /tmp, root's entries
-        stay."""
+        """Return whether other users can neither have made this entry nor rename it: in /tmp, root's entries
+        are safe."""
         if self.swapped or not self.open_to_others:
             return not self.swapped
         sticky = self.about.st_uid in _roots() and self.about.st_mode & stat.S_ISVTX
@@ -82,7 +82,8 @@ class _Directory(NamedTuple):
 
 
 def _roots() -> tuple[int, int]:
-    """Return the numbers of root and of the owner of the root directory, which differ in a user namespace."""
+    """Return the numbers of root and of the owner of the root directory, which may differ in a user
+    namespace."""
     return 0, os.stat("/").st_uid
 
 
@@ -100,7 +101,7 @@ def _is_alone(about: os.stat_result) -> bool:
 
 
 class Place:
-    """Place(path): a name in its directory, for a ``with`` block. In a process that is not root's, it is
+    """Place(path): a name in its directory, for a ``with`` block. If the process is not root's, the place is
     the path itself. Raise OSError on failure, PermissionError for a symbolic link that others may have put
     there."""
 
@@ -272,7 +273,7 @@ class Place:
 
 
 def give(fd: int, owner: Owner) -> None:
-    """Give an open file to its owner; a terminal and /dev/null keep theirs."""
+    """Give an open file to its owner; a terminal and /dev/null keep their owners."""
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode) or stat.S_ISFIFO(mode):
         os.fchown(fd, *owner)
@@ -286,7 +287,7 @@ def append_to(path: str | os.PathLike[str], flags: int, owner: Owner | None = No
 
 @contextlib.contextmanager
 def of_argument(name: str) -> Iterator[None]:
-    """Add the argument to the file name in an OSError of the block."""
+    """Put the argument before the file name in an OSError that the block raises."""
     try:
         yield
     except OSError as error:

@@ -1,5 +1,5 @@
-"""The file of a UNIX socket: it gets its mode and owner, and is removed if no process listens on it, and at
-the end if it is still ours.
+"""The file of a UNIX socket: it is created with its mode and owner, and removed if it is stale, or at the end
+if it is still ours.
 
 This module knows no event loop, and never waits.
 """
@@ -25,7 +25,7 @@ class SocketFile:
             self._made = place.stat()
 
     def remove(self) -> None:
-        """Remove the file, unless another process has made its own there meanwhile."""
+        """Remove the file, unless another process has replaced it meanwhile."""
         with contextlib.suppress(OSError), Place(self._path) as place:
             if os.path.samestat(place.stat(), self._made):
                 place.unlink()
@@ -65,7 +65,7 @@ def bind_file(sock: socket.socket, path: str, mode: int, owner: Owner = (-1, -1)
 
 
 def remove_stale(path: str) -> None:
-    """Remove the socket file of a killed process, on which no process listens."""
+    """Remove a socket file on which no process listens: a killed process has left it."""
     if not is_socket(path):
         return
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError), Place(path) as place:

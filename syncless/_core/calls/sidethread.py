@@ -1,4 +1,4 @@
-"""SideThread: an OS thread beside the loop that ends before a fork and restarts after it.
+"""SideThread: an OS thread that runs beside the loop, ends before a fork and restarts after it.
 
 Fact: a fork copies only one thread. Danger: a lock that another thread holds stays locked in the child
 forever, and CPython 3.12 warns about the thread. Decision: the thread ends before a fork and starts again in

@@ -136,13 +136,13 @@ class _Job:
 
 
 class ThreadPool:
-    """At most `size` OS threads, started when needed, that run calls in FIFO order. A size that may change is
-    given by a function.
+    """At most `size` OS threads, started when needed, that run calls in FIFO order. For a size that changes,
+    pass a function.
 
-    Fact: a finaliser or a signal handler may run between any two steps here and pass a call to the same pool,
-    so it would wait for a lock forever. Danger: a thread ends or becomes idle just when a new call relies on
-    it. Decision: each step is one call of C code. The caller first puts the call into the backlog, then looks
-    for a thread. A thread first marks itself idle, or ends, and then checks the backlog again. Guarded by
+    Fact: a finaliser or a signal handler may run between any two steps here and call the same pool, so it
+    would wait forever for a lock. Danger: a thread ends or becomes idle just when a new call relies on it.
+    Decision: each step is one call of C code. The caller first puts the call into the backlog, then looks for
+    a thread. A thread first marks itself idle, or ends, and then checks the backlog again. Guarded by
     tests/core/test_loop.py::test_calls_given_while_threads_fall_idle.
     """
 

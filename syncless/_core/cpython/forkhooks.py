@@ -2,9 +2,9 @@
 
 Fact: the interpreter calls the hooks of os.register_at_fork() in FIFO order, those before a fork in reverse
 order. Danger: in the child, the hooks of a library that was imported earlier run before ours; a hook that
-waits does so in the parent's loop, for threads that only the parent has. In the parent, too, they would run
-while we are still prepared for the fork. Decision: our hooks come first in the interpreter's lists, which
-gc.get_referrers() finds. Price: one search through all objects, at the import of syncless. Guarded by
+waits does so in the parent's loop, for threads that only the parent has. In the parent, too, those hooks
+would run while we are still prepared for the fork. Decision: our hooks come first in the interpreter's lists,
+which gc.get_referrers() finds. Price: one search through all objects, at the import of syncless. Guarded by
 tests/core/test_forking.py.
 
 Most children exec or end soon, and each object that a hook touches is in a page that the child must copy. So
@@ -41,8 +41,8 @@ def at_fork(
     at_first_use: Hook | None = None,
 ) -> None:
     """Register hooks like os.register_at_fork(), but closer to the fork: `before` runs after the hooks of
-    others, the rest run before theirs. `at_first_use` runs in the child at the first call of look(), which
-    must precede each use of what the hook repairs."""
+    others, and the other hooks run before theirs. `at_first_use` runs in the child at the first call of
+    look(), which must precede each use of what the hook repairs."""
     for hook, hooks in (
         (before, _before),
         (in_parent, _in_parent),
@@ -54,7 +54,7 @@ def at_fork(
 
 
 def begin_child() -> None:
-    """Run the hooks of a child, once, before syncless is used there."""
+    """Run the hooks of a forked child, once, before it uses syncless."""
     global _forks, _unused
     _forks = 0
     _unused = True

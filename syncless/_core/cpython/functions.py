@@ -4,7 +4,7 @@ is kept.
 Fact: a program keeps a function in many places: globals, classes, defaults, closures, partial objects, slots.
 Decision: the function itself is changed. It stays the same object, with its name, docstring and signature,
 and is pickled as before; a built-in function does not become a method in a class that adopts it. But it calls
-another function: a built-in function or method gets new internals (replacing.pyx), a Python function gets new
+another function: a built-in function or method gets new internals (replacing.pyx); a Python function gets new
 code. Price: our own code gets the originals that it calls from original_of(). Guarded by
 tests/patches/test_kept.py.
 """
@@ -61,7 +61,7 @@ def take_place(original: Any, function: Callable[..., Any]) -> Callable[[], None
 
 def class_of(module: ModuleType, name: str) -> Any:
     """Return the class that a module defines by that name, even if a profiler or a tracer has replaced it
-    with a wrapper or a subclass. If there is no such class, return what has the name."""
+    with a wrapper or a subclass. If there is no such class, return whatever has that name."""
     found = getattr(module, name)
     is_class = isinstance(found, type)
     classes: list[type] = [*reversed(found.__mro__)] if is_class else [object]

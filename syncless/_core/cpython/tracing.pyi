@@ -4,7 +4,7 @@ class Hook: ...
 class KeptFunctions: ...
 
 def begin_call() -> None:
-    """Begin a call in a pool's OS thread with the settings with which a new thread begins."""
+    """Begin a call in a pool's OS thread, with the settings of a new thread."""
 
 def end_call() -> None:
     """Clear the settings of this OS thread, and hide it from tools of sys.monitoring."""

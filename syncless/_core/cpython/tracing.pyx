@@ -345,7 +345,7 @@ cdef int begin_settings(bint bare, uint64_t version) except -1:
 
 
 def begin_call() -> None:
-    """Begin a call in a pool's OS thread with the settings with which a new thread begins."""
+    """Begin a call in a pool's OS thread, with the settings of a new thread."""
     hide_thread(False)
     begin_settings(False, UNKNOWN_HOOKS)
 

@@ -1,1 +1,1 @@
-"""Means for tasklets to wait for one another: locks, events, queues, channels, and select()."""
+"""Ways for tasklets to wait for one another: locks, events, queues, channels, and select()."""

@@ -9,7 +9,7 @@ from syncless.apps.signature import ASGI, CO_COROUTINE, check, is_plain, takes
 
 def is_asgi(thing: Any) -> bool:
     """Return whether calling the thing returns a coroutine, as ASGI 3 requires, or an awaitable object, as
-    with Starlette's HTTPEndpoint. A functools.partial is looked through."""
+    with Starlette's HTTPEndpoint. A functools.partial is unwrapped."""
     while hasattr(thing, "func") and hasattr(thing, "keywords"):
         thing = thing.func
     if is_plain(thing):

@@ -40,7 +40,7 @@ class Behind:
 
 
 class ASGIHost(Host):
-    """An ASGI application; ``root_path`` is a path for Behind, ``lifespan`` is "auto", "on" or "off", see
+    """An ASGI application. ``root_path`` is the path for Behind; ``lifespan`` is "auto", "on" or "off", see
     `serve`."""
 
     def __init__(self, application: Any, root_path: str = "", lifespan: str = "auto"):

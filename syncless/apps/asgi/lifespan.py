@@ -12,7 +12,7 @@ VERSIONS = {"version": "3.0", "spec_version": "2.0"}
 
 
 class _WrongMessage(RuntimeError):
-    """The application accepts the lifespan scope, but does not speak the protocol."""
+    """Raised if an application accepts the lifespan scope, but does not speak the protocol."""
 
 
 class Lifespan:

@@ -1,4 +1,4 @@
-"""Functions for an application that concern the client of its current request."""
+"""Functions for applications, about the client of the current request."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def current_request() -> WSGIExchange:
 
 
 def client_gone() -> bool:
-    """Return whether the client of this request has closed its connection, or at least its sending side. It
-    is also available as ``environ["syncless.client_gone"]``."""
+    """Return whether the client of this request has closed its connection, or at least its sending side. The
+    function is also available as ``environ["syncless.client_gone"]``."""
     return current_request().client_gone
 
 
 def early_hints(fields: Iterable[tuple[str | bytes, str | bytes]]) -> None:
     """Send a 103 response with these header fields, such as ("Link", "</style.css>; rel=preload; as=style"),
-    before the response is ready; an HTTP/1.0 client gets none (RFC 8297). It is also available as
+    before the response is ready; an HTTP/1.0 client gets none (RFC 8297). The function is also available as
     ``environ["wsgi.early_hints"]``, as in gunicorn. Raise ValueError for a field that cannot be sent,
     RuntimeError outside the tasklet of a request."""
     current_request().send_early_hints([(_as_bytes(name), _as_bytes(value)) for name, value in fields])

@@ -105,7 +105,7 @@ class _Answer:
 
 
 class _Body:
-    """A body over which the server iterates, and which it closes."""
+    """The body that the server iterates over and closes."""
 
     def __init__(self, answer: _Answer, parts: Any, *, close: Any = None, flush: bool = True):
         self._answer = answer

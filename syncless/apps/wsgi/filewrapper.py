@@ -1,5 +1,5 @@
-"""wsgi.file_wrapper (PEP 3333): a file as a response body. The file is sent by sendfile if that sends the
-same bytes as its read(), otherwise in blocks."""
+"""wsgi.file_wrapper (PEP 3333): a file as a response body. sendfile sends the file if that gives the same
+bytes as read(); otherwise it is sent in blocks."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ from syncless.apps.wsgi.websocket import websocket_offer
 
 
 class WSGIHost(Host):
-    """A WSGI application; ``root_path`` is a path that a proxy removes, which its links to itself need."""
+    """A WSGI application. ``root_path`` is a path that a proxy removes; the application needs it for its
+    links."""
 
     def __init__(self, call: Any, root_path: str = ""):
         self.call = call

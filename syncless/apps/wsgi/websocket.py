@@ -10,7 +10,7 @@
             websocket.send(message)
         return []
 
-accept(), or the first receive() or send(), answers the handshake. An application that never calls them can
+accept(), or the first receive() or send(), completes the handshake. An application that never calls them can
 refuse with an ordinary response. This needs ``pip install 'syncless[websocket]'``.
 """
 

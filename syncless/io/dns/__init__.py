@@ -122,7 +122,7 @@ def _by_servers(name: str, families: tuple[int, ...]) -> _Found:
 
 
 def _first_that_knows(name: str, in_hosts: Callable[[], T | None], by_servers: Callable[[], T]) -> T:
-    """Query one source after the other. If none knows the name, raise the last one's gaierror. Raise
+    """Query one source after the other. If none knows the name, raise the last source's gaierror. Raise
     _AskTheCLibrary if the C library must be queried."""
     failure = error(_stdlib.EAI_NONAME)
     for source in _resolver.sources:
@@ -202,7 +202,7 @@ def getaddrinfo(
 
 
 def _addresses(name: str, family: int, flags: int) -> tuple[_Found, list[str]]:
-    """Return what was found, and the addresses in the order in which to try them."""
+    """Return the source's answer, and the addresses in the order in which to try them."""
     here = families_here() if flags & ADDRCONFIG else {AF_INET, AF_INET6}
     mapped = family == AF_INET6 and flags & V4MAPPED
     wanted: tuple[int, ...] = (AF_INET, AF_INET6) if family == AF_UNSPEC or mapped else (family,)
@@ -241,7 +241,7 @@ def gethostbyname_ex(hostname: str) -> tuple[str, list[str], list[str]]:
 
 
 def _name_of(address: str) -> tuple[str, list[str]]:
-    """Return the host name and the aliases of a numeric address. Raise gaierror if there is none,
+    """Return the host name and the aliases of a numeric address. Raise gaierror if there is no name,
     _AskTheCLibrary if only the C library can tell."""
     plain = address.partition("%")[0]
 
@@ -307,7 +307,7 @@ def query(name: str, rdtype: str | int = "A") -> list[Any]:
     """Return the records of a name: dnspython's rdata objects of that type ("MX", "TXT", "SRV" ...). Follow
     aliases and use the search list.
 
-    Raise socket.gaierror: EAI_NONAME if the name does not exist, EAI_NODATA if it has no such records,
+    Raise socket.gaierror with EAI_NONAME if the name does not exist, EAI_NODATA if it has no such records,
     EAI_AGAIN if no server has answered. Raise ValueError for an unknown type.
     """
     wire.load()
@@ -336,7 +336,7 @@ __all__ = [
 
 
 def resolved(sock: _stdlib.socket, address: Any) -> Any:
-    """Return the address with its host name replaced by a number, so that the C library queries no name
-    server."""
+    """Return the address with its host name replaced by a numeric address, so that the C library queries no
+    name server."""
     found = getaddrinfo(address[0], None, sock.family, sock.type)  # the call itself checks the port
     return (found[0][4][0], *address[1:])

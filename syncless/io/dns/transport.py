@@ -95,8 +95,8 @@ def _has_data(questions: list[wire.Question], answers: dict[int, wire.Answer]) -
 
 
 def _malformed(answer: wire.Answer | None) -> wire.Answer | None:
-    """Return the answer if it is a FORMERR, which means that the name does not exist if no server has a
-    better answer."""
+    """Return the answer if it is a FORMERR, otherwise None. Without a better answer, a FORMERR means that the
+    name does not exist."""
     return answer if answer is not None and answer.rcode == FORMERR else None
 
 
@@ -167,8 +167,8 @@ class _Tries:
         refused: dict[int, wire.Answer],
         told: dict[int, wire.Answer],
     ) -> None:
-        """Ask one server. Answers go to `found`, its refusals and failures to `refused`, and those of
-        servers asked earlier to `told`."""
+        """Ask one server. Answers go to `found`, the server's refusals and failures to `refused`, and those
+        of servers asked earlier to `told`."""
         with ThrownHere() as thrown:
             truncated = [(number, server) for number in questions if self.by_tcp]
             try:

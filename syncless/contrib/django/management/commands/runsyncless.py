@@ -2,7 +2,7 @@
 
 Checks, auto-reload and static files are Django's. The standard library is patched, so a view that waits does
 not block others, and threads are tasklets. A project with ASGI_APPLICATION, such as one with Channels, is
-served as ASGI, as by daphne's runserver.
+served by ASGI, as with daphne's runserver.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def asgi_application() -> Any:
 
 
 class DjangoServer:
-    """A server with the interface that Django uses: it binds, receives its application, and serves, with
-    workers if there are any, which do not reload the project."""
+    """A server with the interface that Django uses: it binds, receives its application, and serves. Workers,
+    if there are any, do not reload the project."""
 
     def __init__(
         self, address: tuple[str, int], handler: Any, ipv6: bool = False, *, interface: str, workers: int
@@ -123,7 +123,7 @@ class DjangoServer:
 
 
 class Requests(io.TextIOBase):
-    """The access log, as entries of the logger of Django's own server."""
+    """An access log that writes to the logger of Django's own server."""
 
     def isatty(self) -> bool:
         return True  # a line is logged as it comes
