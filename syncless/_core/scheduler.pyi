@@ -15,7 +15,7 @@ class Observers(Observer):
     def __init__(self, observers: tuple[Observer, ...] = ()) -> None: ...
 
 class Runnable:
-    """An object that the loop runs at its base when its turn comes."""
+    """Something that the loop runs at its base when its turn comes."""
 
 class BaseTasklet(Runnable):
     """The part of a tasklet that the engine knows."""
@@ -23,7 +23,7 @@ class BaseTasklet(Runnable):
     switches: int
 
 class Meeting:
-    """An object that counts the tasklets that wait in its queues."""
+    """Something that counts the tasklets that wait in its queues."""
 
 class StandIn(BaseTasklet): ...
 

@@ -11,8 +11,8 @@ _P = ParamSpec("_P")
 _T_co = TypeVar("_T_co", covariant=True)
 
 class Tasklet(BaseTasklet, Generic[_T_co]):
-    """A function that runs concurrently with others. spawn() creates a tasklet, which starts when the current
-    tasklet waits or ends.
+    """A function that runs concurrently with others. spawn()
+    creates a tasklet, which starts when the current tasklet waits or ends.
 
     An exception that leaves the function is reported with its traceback and ends this tasklet only; result()
     raises it. KeyboardInterrupt and SystemExit are raised in the main tasklet instead.
@@ -38,12 +38,12 @@ class Tasklet(BaseTasklet, Generic[_T_co]):
         """Call `callback(tasklet)` once the tasklet has ended, or immediately if it already has. The callback
         must not block; its errors are reported."""
     def remove_done_callback(self, callback: Callable[[Tasklet[_T_co]], object]) -> int:
-        """Remove the callback. Return how often it was registered."""
+        """Remove the callback. Return how often the callback was registered."""
     def link(self, callback: Callable[[Tasklet[_T_co]], object]) -> None:
         """Call `callback(tasklet)` once the tasklet has ended, or immediately if it already has. The callback
         must not block; its errors are reported."""
     def unlink(self, callback: Callable[[Tasklet[_T_co]], object]) -> int:
-        """Remove the callback. Return how often it was registered."""
+        """Remove the callback. Return how often the callback was registered."""
     def link_value(self, callback: Callable[[Tasklet[_T_co]], object]) -> None:
         """Like add_done_callback(), but only if the function returns."""
     def link_exception(self, callback: Callable[[Tasklet[_T_co]], object]) -> None:
@@ -109,13 +109,13 @@ def in_slot(tasklet: Tasklet[_T]) -> Tasklet[_T]: ...
 def as_thread(tasklet: Tasklet[_T]) -> Tasklet[_T]: ...
 def set_in(tasklet: Tasklet[Any], profile: bool, function: Callable[..., Any] | None) -> None: ...
 def end_thread_locals() -> None:
-    """Drop the values of the running tasklet in threading.local, as a thread does at its end, before tasklets
-    that join it resume. A finaliser of a dropped value may wait."""
+    """Drop the running tasklet's values in threading.local, as a thread does at its end, before tasklets that
+    join this one resume. A finaliser of a dropped value may wait."""
 
 def at_end_of_slot(function: Callable[[], object]) -> bool: ...
 def end_idle_slots(slots: Slots, rounds: int) -> bool: ...
 def where_it_may_wait(function: Callable[..., object], *args: Any) -> None:
-    """Call function(*args): here if the caller may wait, otherwise in a new tasklet. Use it for program code
+    """Call function(*args) here if the caller may wait, otherwise in a new tasklet. Use it for program code
     that may be called from anywhere."""
 
 def spawn_in(
@@ -126,8 +126,8 @@ def spawn_in(
     thread has ended or has not used syncless yet."""
 
 class local:
-    """Attributes for each tasklet, as threading.local has them for each thread;
-    they are dropped when the tasklet ends.
+    """An object whose attributes each tasklet has for itself, as threads have
+    those of threading.local; they are dropped when the tasklet ends.
 
     A subclass's ``__init__`` is called, with the constructor's arguments, for each tasklet that touches the
     object. Under the patch threading.local does the same. Access raises RuntimeError in a callback of the

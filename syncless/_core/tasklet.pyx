@@ -249,7 +249,7 @@ cdef class Tasklet(BaseTasklet):
             self.callbacks = with_callback(self.callbacks, callback)
 
     def remove_done_callback(self, callback) -> int:
-        """Remove the callback. Return how often it was registered."""
+        """Remove the callback. Return how often the callback was registered."""
         return drop_callback(self.callbacks, callback)
 
     link, unlink = add_done_callback, remove_done_callback
@@ -441,7 +441,7 @@ def spawn(function, *args, **kwargs) -> Tasklet:
 
 
 def where_it_may_wait(function, *args) -> None:
-    """Call function(*args): here if the caller may wait, otherwise in a new tasklet. Use it for program code
+    """Call function(*args) here if the caller may wait, otherwise in a new tasklet. Use it for program code
     that may be called from anywhere."""
     cdef Loop loop = peek_loop()
     if loop is None or loop.current is not None or loop.ending or loop.closed:
@@ -503,8 +503,8 @@ def set_in(Tasklet tasklet not None, bint profile, function) -> None:
 
 
 def end_thread_locals() -> None:
-    """Drop the values of the running tasklet in threading.local, as a thread does at its end, before tasklets
-    that join it resume. A finaliser of a dropped value may wait."""
+    """Drop the running tasklet's values in threading.local, as a thread does at its end, before tasklets that
+    join this one resume. A finaliser of a dropped value may wait."""
     cdef Loop loop = peek_loop()
     if loop is not None and loop.current is not None:
         drop_own(&loop.current.locals)
@@ -592,8 +592,8 @@ def _gone(forget):
 
 
 cdef class local:
-    """local(*args, **kwargs)\n--\n\nAttributes for each tasklet, as threading.local has them for each thread;
-    they are dropped when the tasklet ends.
+    """local(*args, **kwargs)\n--\n\nAn object whose attributes each tasklet has for itself, as threads have
+    those of threading.local; they are dropped when the tasklet ends.
 
     A subclass's ``__init__`` is called, with the constructor's arguments, for each tasklet that touches the
     object. Under the patch threading.local does the same. Access raises RuntimeError in a callback of the

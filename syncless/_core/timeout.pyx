@@ -205,7 +205,7 @@ cdef int end_block(Timeout timeout, object kind) except -1:
 
 
 class deadline(Timeout):
-    """``with deadline(5):`` bounds every wait in the block, and raises TimeoutError outside it.
+    """``with deadline(5):`` bounds every wait in the block, and raises TimeoutError outside the block.
 
     Deadlines nest: each has its own clock, so an inner one never outlives an outer one. Code in the block
     that catches Exception does not swallow the deadline.

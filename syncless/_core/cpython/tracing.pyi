@@ -10,7 +10,7 @@ def end_call() -> None:
     """Clear the settings of this OS thread, and hide it from tools of sys.monitoring."""
 
 def report_waiting(frame: FrameType | None) -> None:
-    """Report this frame, in which a tasklet waits, and the frames below it to the trace function that is set.
+    """Report this frame, in which a tasklet waits, and the frames below it to the current trace function.
 
     Fact: since Python 3.12 the interpreter changes code to trace it: the code of running frames when the
     function is set, and other code at its next call. Danger: a frame in which a tasklet waits is neither, so

@@ -244,7 +244,7 @@ cdef object monitoring = getattr(sys, "monitoring", None)
 
 
 def report_waiting(frame) -> None:
-    """Report this frame, in which a tasklet waits, and the frames below it to the trace function that is set.
+    """Report this frame, in which a tasklet waits, and the frames below it to the current trace function.
 
     Fact: since Python 3.12 the interpreter changes code to trace it: the code of running frames when the
     function is set, and other code at its next call. Danger: a frame in which a tasklet waits is neither, so

@@ -25,8 +25,8 @@ class LifoQueue(Queue[_T]):
     """A LIFO queue, like queue.LifoQueue."""
 
 class PriorityQueue(Queue[_T]):
-    """A queue that returns the least item first, like queue.PriorityQueue. put() compares the item with
-    others, and raises the error if a comparison fails."""
+    """A queue that returns the least item first, like queue.PriorityQueue.
+    put() compares the item with others, and raises the error if a comparison fails."""
 
 class JoinableQueue(Queue[_T]):
     """A Queue whose join() waits until task_done() has been called for each

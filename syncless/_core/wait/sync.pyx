@@ -85,7 +85,7 @@ cdef class Event:
             self.callbacks = with_callback(self.callbacks, callback)
 
     def remove_done_callback(self, callback) -> int:
-        """Remove the callback. Return how often it was registered."""
+        """Remove the callback. Return how often the callback was registered."""
         return drop_callback(self.callbacks, callback)
 
     def __repr__(self):
@@ -143,7 +143,7 @@ cdef class Semaphore:
         return 0
 
     def acquire(self, blocking=True, timeout=None) -> bool:
-        """Take a unit; wait for one for at most `timeout` seconds. Return whether a unit was taken."""
+        """Take a unit, waiting for at most `timeout` seconds. Return whether a unit was taken."""
         if not blocking and timeout is not None:
             raise ValueError("can't specify timeout for non-blocking acquire")
         return self.acquire_unit(blocking, timeout)
@@ -171,15 +171,15 @@ cdef class Semaphore:
 
 
 cdef class Lock(Semaphore):
-    """Lock()\n--\n\nA lock that one tasklet at a time holds; any tasklet may release it, as with
+    """Lock()\n--\n\nA lock that one tasklet at a time can hold; any tasklet may release it, as with
     threading.Lock."""
 
     def __init__(self):
         self.value = 1
 
     def acquire(self, blocking=True, timeout=-1) -> bool:
-        """Take the lock; wait for at most `timeout` seconds (-1: forever). Return whether the lock was
-        taken."""
+        """Take the lock, waiting for at most `timeout` seconds (-1 means forever). Return whether the lock
+        was taken."""
         if timeout is not None and timeout != -1:
             if not blocking:
                 raise ValueError("can't specify a timeout for a non-blocking call")
