@@ -252,8 +252,8 @@ def install() -> None:
 
 
 def _bind(functions: Iterable[Callable[..., Any]]) -> None:
-    """Put the functions into asyncio. Without the patch, a module that has imported one by name keeps
-    asyncio's own."""
+    """Bind the functions in asyncio. Without the patch, a module keeps a function that it has imported by
+    name."""
     for function in functions:
         for module in (asyncio, asyncio.events):
             setattr(module, function.__name__, function)

@@ -29,9 +29,8 @@ class Site(NamedTuple):
 
 
 def waiting_site(why: str) -> Site | None:
-    """Return the place of the running code, which is about to wait, as its author would look for it: the
-    innermost line outside libraries, and the library function that it calls. Return None for a library's own
-    callback."""
+    """Return where the running code is about to wait, in its author's view: the innermost line outside
+    libraries, and the library function that this line calls. Return None for a library's own callback."""
     frame: FrameType | None = sys._getframe(1)
     inner = None
     while frame is not None and _is_library(frame):

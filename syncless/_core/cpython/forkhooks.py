@@ -1,4 +1,5 @@
-"""The hooks that syncless runs before and after a fork. Takes functions, and calls them closest to the fork.
+"""The hooks that syncless runs before and after a fork. Takes functions, and calls them as close to the fork
+as possible.
 
 Fact: the interpreter calls the hooks of os.register_at_fork() in FIFO order, those before a fork in reverse
 order. Danger: in the child, the hooks of a library that was imported earlier run before ours; a hook that

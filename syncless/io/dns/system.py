@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.05
 
 
 class Watched(Generic[T]):
-    """The parsed contents of a file, parsed again after each change. `parse` gets the text, or "" if the file
+    """The parsed contents of a file, read again after each change. `parse` gets the text, or "" if the file
     cannot be read."""
 
     def __init__(self, path: str, parse: Callable[[str], T]):
@@ -173,7 +173,7 @@ def read_resolv_conf(text: str) -> ResolvConf:
 
 
 def _as_bytes(domain: str) -> str:
-    """Return a domain with escaped bytes if it is not ASCII: the C library queries the unchanged bytes."""
+    """Return a domain with its non-ASCII bytes escaped, because the C library sends them unchanged."""
     if domain.isascii():
         return domain
     data = domain.encode("utf-8", "surrogateescape")

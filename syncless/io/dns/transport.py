@@ -57,8 +57,8 @@ def exchange(questions: list[wire.Question], conf: ResolvConf, port: int) -> lis
 
     None means that a question got no answer although another one did: some servers and routers refuse or drop
     questions for one address family. A dropped question is repeated before it counts as unanswered. If no
-    answer has data, the first question must have been answered or refused. Late answers count, too: a server
-    that needs longer than one turn answers every question late.
+    answer has data, NoAnswer is raised unless the first question was answered or refused. Late answers count,
+    too: a server that needs longer than one turn answers every question late.
     """
     found: dict[int, wire.Answer] = {}
     told: dict[int, wire.Answer] = {}
