@@ -4,9 +4,9 @@ it never waits.
 Takes text, and writes it to the descriptor of a text file immediately, as long as the descriptor accepts it:
 so a crash loses nothing, and lines stay in order. When the descriptor accepts no more, an OS thread
 continues, and up to HELD bytes wait for it. Further lines are dropped, and their number is reported when
-there is room again. This module uses nothing of the engine. It lies in the engine's folder because the engine
-reports errors through it, like the server and its master. The engine, once loaded, ensures that no tasklet
-runs during a write: see set_directly().
+there is room again. This module uses nothing of the engine. It is in this folder because the engine reports
+errors through it, like the server and its master. The engine, once loaded, ensures that no tasklet runs
+during a write: see set_directly().
 
 Fact: O_NONBLOCK belongs to the open file, which other processes share. Danger: setting it breaks their
 writes; without it, a pipe that looks ready blocks when another process fills it first. Decision: pipes and

@@ -66,7 +66,8 @@ class Tasklet(BaseTasklet, Generic[_T_co]):
         Killing the current tasklet raises immediately. Any thread may call kill().
 
         Several exceptions are raised in FIFO order, one at each wait. Exceptions that are left when the
-        tasklet ends are dropped, but KeyboardInterrupt and SystemExit are then raised in the main tasklet.
+        tasklet ends are dropped, except KeyboardInterrupt and SystemExit, which are then raised in the main
+        tasklet.
         """
     def take_back(self, exception: BaseException) -> None:
         """Withdraw an exception thrown by kill(exception, block=False); harmless if it has already been
@@ -126,8 +127,8 @@ def spawn_in(
     thread has ended or has not used syncless yet."""
 
 class local:
-    """An object whose attributes each tasklet has for itself, as threads have
-    those of threading.local; they are dropped when the tasklet ends.
+    """An object with separate attributes for each tasklet, like threading.local
+    for threads; a tasklet's attributes are dropped when it ends.
 
     A subclass's ``__init__`` is called, with the constructor's arguments, for each tasklet that touches the
     object. Under the patch threading.local does the same. Access raises RuntimeError in a callback of the

@@ -281,7 +281,8 @@ cdef class Tasklet(BaseTasklet):
         Killing the current tasklet raises immediately. Any thread may call kill().
 
         Several exceptions are raised in FIFO order, one at each wait. Exceptions that are left when the
-        tasklet ends are dropped, but KeyboardInterrupt and SystemExit are then raised in the main tasklet.
+        tasklet ends are dropped, except KeyboardInterrupt and SystemExit, which are then raised in the main
+        tasklet.
         """
         if isinstance(exception, type):
             exception = exception()
@@ -592,8 +593,8 @@ def _gone(forget):
 
 
 cdef class local:
-    """local(*args, **kwargs)\n--\n\nAn object whose attributes each tasklet has for itself, as threads have
-    those of threading.local; they are dropped when the tasklet ends.
+    """local(*args, **kwargs)\n--\n\nAn object with separate attributes for each tasklet, like threading.local
+    for threads; a tasklet's attributes are dropped when it ends.
 
     A subclass's ``__init__`` is called, with the constructor's arguments, for each tasklet that touches the
     object. Under the patch threading.local does the same. Access raises RuntimeError in a callback of the

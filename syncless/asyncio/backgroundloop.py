@@ -227,7 +227,7 @@ def _offering(original: Callable[[], asyncio.AbstractEventLoop]) -> Callable[[],
 
 def offer() -> None:
     """Make OfferingPolicy asyncio's policy in an unpatched server, unless the program has chosen a policy. A
-    loop that the program has set stays."""
+    loop that the program has set is kept."""
     events: Any = asyncio.events  # asyncio warns where it is asked for its policy
     if not HAS_POLICIES:
         if events.get_event_loop.__module__ != __name__:

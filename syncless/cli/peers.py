@@ -1,6 +1,6 @@
-"""Options of other servers, with the equivalents here: ``python -m scripts.docs.options`` writes the tables
-of docs/moving/gunicorn.md and docs/moving/uwsgi.md from these rows, and the command takes its advice from
-them. foreign.py has the options that the command accepts.
+"""Options of other servers, and their equivalents here: the rows of the tables in docs/moving/gunicorn.md and
+docs/moving/uwsgi.md (``python -m scripts.docs.options`` writes them), and the command's advice. foreign.py
+has the options that the command accepts.
 """
 
 from __future__ import annotations

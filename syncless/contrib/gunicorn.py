@@ -124,8 +124,8 @@ class Worker(base.Worker):
             pulse.kill()
 
     def _pulse(self) -> None:
-        """Tell the master that the loop runs, and check for the master's end and for changed files, neither
-        of which causes an event."""
+        """Tell the master that the loop runs, and check for the master's end and changed files, which cause
+        no event."""
         while True:
             self.notify()
             if self.alive and self.ppid != os.getppid():

@@ -85,8 +85,7 @@ def write_file(path: str | bytes | os.PathLike[Any], data: Any, *, durable: bool
     """Write a file under a temporary name beside it, then rename it, so that the file is never half written.
     Return its size in bytes.
 
-    With `durable`, the data is on the disk before the file is renamed. An OSError leaves the old file
-    unchanged.
+    With `durable`, the data is on the disk before the rename. An OSError leaves the old file unchanged.
     """
     beside = os.fsdecode(path) + f".{os.getpid()}.new"
     fd = _open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

@@ -25,7 +25,7 @@ class SocketFile:
             self._made = place.stat()
 
     def remove(self) -> None:
-        """Remove the file, unless another process has replaced it meanwhile."""
+        """Remove the file, unless another process has replaced it."""
         with contextlib.suppress(OSError), Place(self._path) as place:
             if os.path.samestat(place.stat(), self._made):
                 place.unlink()
@@ -33,7 +33,7 @@ class SocketFile:
 
 def bind_file(sock: socket.socket, path: str, mode: int, owner: Owner = (-1, -1)) -> None:
     """Bind the socket to a path. The file has this mode, whatever the umask is, and is never open to more
-    users. Raise PermissionError if another file has replaced it meanwhile."""
+    users. Raise PermissionError if another file has replaced it."""
     with Place(path) as place:
         narrow = False
         if sys.platform == "linux":  # the file gets the mode of the socket, less the umask

@@ -167,8 +167,8 @@ class ThreadPool:
 
     def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run function(*args, **kwargs) in a thread; the tasklet waits for its result or exception. A tasklet
-        that is killed or times out meanwhile resumes immediately: a call that has not begun is dropped; a
-        call that has begun runs to its end, and its result is lost.
+        that is killed or times out resumes immediately: a call that has not begun is dropped; any other call
+        runs to its end, and its result is lost.
         """
         return self._run(_Job(function, args, kwargs))  # type: ignore[no-any-return]
 

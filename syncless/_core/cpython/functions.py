@@ -45,7 +45,7 @@ def original_of(function: T) -> T:
 
 def take_place(original: Any, function: Callable[..., Any]) -> Callable[[], None] | None:
     """Make every reference to the original call the other function. Return a function that undoes this, or
-    None if nothing was done because the original is neither a function of a module nor a method of a C
+    None if the original cannot be changed, because it is neither a function of a module nor a method of a C
     class."""
     copy = original_of(original)
     if copy is original:

@@ -28,8 +28,8 @@ from syncless.http.websocket.websocket import WebSocket, has_library, tell_missi
 
 
 def websocket_offer(limits: Limits, error_log: ErrorLog) -> Callable[[Upgrade, dict[str, Any]], None]:
-    """Return a function for requests that ask for a WebSocket: their environ gets one, and a socket for
-    libraries that implement the protocol themselves."""
+    """Return a function for requests that ask for a WebSocket: the function adds one to the environ, and a
+    socket for libraries with their own protocol code."""
     found = has_library()
 
     def offer(upgrade: Upgrade, environ: dict[str, Any]) -> None:

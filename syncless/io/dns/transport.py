@@ -95,8 +95,8 @@ def _has_data(questions: list[wire.Question], answers: dict[int, wire.Answer]) -
 
 
 def _malformed(answer: wire.Answer | None) -> wire.Answer | None:
-    """Return the answer if it is a FORMERR, otherwise None. Without a better answer, a FORMERR means that the
-    name does not exist."""
+    """Return the answer if it is a FORMERR, which without a better answer means that the name does not
+    exist."""
     return answer if answer is not None and answer.rcode == FORMERR else None
 
 
