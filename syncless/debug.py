@@ -138,10 +138,10 @@ def report_deadlocks(report: Callable[[list[Tasklet[Any]]], object] | None = _lo
     """Report tasklets that wait for one another forever, even while others run and servers listen.
 
     This thread's loop calls `report(tasklets)` once for each deadlock. By default the logger "syncless.debug"
-    shows the tasklets' names, waits and stacks. None stops the reports. Two kinds are reported: the circles
-    of find_deadlocks(), and all tasklets of this thread if they wait for one another's queues, events and
-    channels and nothing can wake them. The second kind is not reported while the program has another thread
-    (other than those of run_in_thread), which might wake a tasklet.
+    shows the tasklets' names, waits and stacks. None stops the reports. Two kinds of deadlocks are reported:
+    the circles of find_deadlocks(), and all tasklets of this thread if they wait for one another's queues,
+    events and channels and nothing can wake them. The second kind is not reported while the program has
+    another thread (other than those of run_in_thread), which might wake a tasklet.
     """
     loop = current_loop()
     before = loop.when_idle

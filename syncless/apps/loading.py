@@ -89,8 +89,9 @@ def enter(folder: str) -> None:
 
 
 def hold_back() -> None:
-    """Remove other users' folders from the sys.path of a process of root until admit(): those users could put
-    a json.py there. The folders of the interpreter and of syncless stay: their code already runs."""
+    """Remove other users' folders from the sys.path of a process of root until admit(): those users could
+    put a json.py there. The folders of the interpreter and of syncless are kept, because their code
+    already runs."""
     global _held_back
     _held_back = _held_back or []
     for folder in list(sys.path):

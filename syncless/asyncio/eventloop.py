@@ -314,8 +314,9 @@ _SelectorDatagramTransport: Any = selector_events._SelectorDatagramTransport  # 
 
 
 class _NoName(str):
-    """An empty name that is true, for a connected peer without a name, such as the other end of a socketpair.
-    The base class takes a false name for a missing peer, and then sends to the address None."""
+    """An empty name that counts as true, for a connected peer without a name, such as the other end of a
+    socketpair. The base class treats a plain empty name as a missing peer, and then sends to the address
+    None."""
 
     def __bool__(self) -> bool:
         return True

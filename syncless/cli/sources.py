@@ -16,7 +16,7 @@ OF_CALLERS = {"key_password": "key_password_file", "defer_accept": "no_defer_acc
 
 
 class Chosen(argparse.Namespace):
-    """The options. The attributes that hold their sources are not in `vars`."""
+    """The options and their sources; `vars` does not include the sources."""
 
     __slots__ = ("sources", "spelled")
     sources: dict[str, str]
