@@ -114,7 +114,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class HelpAll(argparse.Action):
-    """``--help-all``"""
+    """The action of ``--help-all``."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         assert isinstance(parser, Parser)
@@ -125,7 +125,7 @@ class HelpAll(argparse.Action):
 
 
 class Version(argparse.Action):
-    """``--version``"""
+    """The action of ``--version``."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         print(features())

@@ -89,7 +89,7 @@ def _configured(file: str | None) -> str:
 
 
 def ask(text: str, bind: Bind) -> str:
-    """Return the status as JSON. NoStatus."""
+    """Return the status as JSON. Raise NoStatus on failure."""
     import http.client  # takes long to load
 
     connection = http.client.HTTPConnection("localhost", timeout=SECONDS)

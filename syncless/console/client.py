@@ -67,7 +67,8 @@ class _Connection:
         self.sock.close()
 
     def run(self, source: str, output: TextIO) -> bool:
-        """Run the source and show its output. Return whether it is incomplete. Ctrl-C interrupts it."""
+        """Run the source and show its output. Return whether the source is incomplete. Ctrl-C interrupts the
+        run."""
         self.ask({"source": source})
         while True:
             try:

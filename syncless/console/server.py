@@ -35,7 +35,8 @@ class ConsoleExists(RuntimeError):
 
 
 def _directory() -> str:
-    """Return the folder of the sockets, which only its user can enter. Raise RuntimeError if others can."""
+    """Return the folder of the sockets, which only its user can enter. Raise RuntimeError if others can enter
+    it."""
     import tempfile  # takes long to load
 
     runtime = os.environ.get("XDG_RUNTIME_DIR")
