@@ -1,6 +1,7 @@
-"""``from syncless.best_stackless import stackless``: the interpreter's own `stackless`, or else ours.
+"""``from syncless.best_stackless import stackless``: imports the interpreter's own `stackless`, or ours if
+there is none.
 
-After this import ``import stackless`` gives the same module everywhere in the process.
+After this import ``import stackless`` imports the same module everywhere in the process.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Tools that show what happens: tasklets with their stacks and waits, deadlocks, and code that holds the loop
-for too long."""
+"""Tools that show what happens: tasklets with their stacks and waits, deadlocks, and code that blocks the
+loop for too long."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def format_tasklets(loop: Loop | None = None, stacks: bool = True) -> str:
 
 
 def find_deadlocks() -> list[list[Tasklet[Any]]]:
-    """Return circles of tasklets, in all threads, in which each tasklet waits for a lock that the next one
-    holds, or for its end.
+    """Return the circles of tasklets, in all threads, in which each tasklet waits for the next one to release
+    a lock or to end.
 
     A wait with a timeout does not count. A plain Lock in a circle could still be released by another tasklet.
     """
@@ -65,7 +65,7 @@ def find_deadlocks() -> list[list[Tasklet[Any]]]:
 
 
 def format_tree(loop: Loop | None = None) -> str:
-    """Return all live tasklets without stacks, each below its parent, or at the left if the parent has
+    """Return all live tasklets without stacks, each below its parent, or unindented if the parent has
     ended."""
     tasklets = (loop or current_loop()).tasklets()
     alive = {tasklet.number for tasklet in tasklets}
@@ -93,8 +93,8 @@ def print_tasklets(file: TextIO | None = None) -> None:
 
 
 def longest_waits(request: Tasklet[Any]) -> list[Wait]:
-    """Return the longest waits of a request so far, at most 64, in the order of time: what it waited for, at
-    which line of the program, and for how long. Those of its first 20 ms have no line. Empty for other
+    """Return the longest waits of a request so far, at most 64, in chronological order: the reason, the line
+    of the program, and the duration. Waits of the first 20 ms have no line. The list is empty for other
     tasklets."""
     kept = recorded(request)
     return [] if kept is None else kept.kept()
@@ -107,8 +107,8 @@ _cpu_time: dict[Loop, CpuTime] = {}
 
 
 def measure_cpu(on: bool = True) -> None:
-    """Measure the CPU time of this thread's tasklets from now on, or stop; see Tasklet.cpu_seconds. It costs
-    a system call per switch."""
+    """Measure the CPU time of this thread's tasklets from now on, or stop; see Tasklet.cpu_seconds. This
+    costs a system call per switch."""
     loop = current_loop()
     if on and loop not in _cpu_time:
         _cpu_time[loop] = CpuTime()
@@ -143,10 +143,10 @@ def report_deadlocks(report: Callable[[list[Tasklet[Any]]], object] | None = _lo
     """Report tasklets that wait for one another forever, even while others run and servers listen.
 
     This thread's loop calls `report(tasklets)` once for each deadlock. By default the logger "syncless.debug"
-    shows the tasklets' names, waits and stacks. None stops the reports. Two things are reported: the circles
-    of find_deadlocks(); and all tasklets of this thread, if they wait for one another's queues, events and
-    channels and nothing can wake them. The second is not reported while the program has another thread, which
-    might wake one, apart from those of run_in_thread.
+    shows the tasklets' names, waits and stacks. None stops the reports. Two kinds of deadlocks are reported:
+    the circles of find_deadlocks(), and all tasklets of this thread if they wait for one another's queues,
+    events and channels and nothing can wake them. The second kind is not reported while the program has
+    another thread (other than those of run_in_thread), which might wake a tasklet.
     """
     loop = current_loop()
     before = loop.when_idle
@@ -204,9 +204,9 @@ class BytecodeWatchdog:
         with BytecodeWatchdog(100_000):
             run_the_tests()
 
-    `report(bytecodes, tasklet, stack)` is called where the limit is passed, once for each turn. By default
-    the logger "syncless.debug" warns. It makes Python code several times slower, so it is for tests. Before
-    Python 3.12 it raises RuntimeError if a debugger or coverage traces the thread.
+    `report(bytecodes, tasklet, stack)` is called where a turn exceeds the limit, once per turn. By default
+    the logger "syncless.debug" logs a warning. The watchdog makes Python code several times slower, so it is
+    for tests. Before Python 3.12 it raises RuntimeError if a debugger or coverage traces the thread.
     """
 
     def __init__(
@@ -223,7 +223,8 @@ class BytecodeWatchdog:
         self._limit.start()
 
     def stop(self) -> None:
-        """Stop watching; must be called in the same thread. Harmless if it does not watch."""
+        """Stop watching; call this in the thread that called start(). It is harmless if nothing is
+        watched."""
         self._limit.stop()
 
     def __enter__(self) -> BytecodeWatchdog:
@@ -235,14 +236,15 @@ class BytecodeWatchdog:
 
 
 class Watchdog:
-    """An OS thread that reports code that holds this thread's loop for longer than `milliseconds`, while it
-    does::
+    """Reports code that blocks this thread's loop for longer than `milliseconds`, from an OS thread and while
+    the loop is blocked::
 
         with Watchdog(milliseconds=50):
             serve(app)
 
-    `report(seconds, stack)` is called in that thread, once each time. The text ends with the C function that
-    holds the loop, if there is one, and a fix. By default the logger "syncless.debug" warns.
+    `report(seconds, stack)` is called in the OS thread, once per stall. The stack ends with the C function
+    that blocks the loop, if there is one, and a possible fix. By default the logger "syncless.debug" logs a
+    warning.
     """
 
     def __init__(self, milliseconds: float = 100, report: Callable[[float, str], object] = _log):
@@ -259,7 +261,7 @@ class Watchdog:
         self._watch = Watch(self.seconds, self._note)
 
     def stop(self) -> None:
-        """Stop watching. Harmless if it does not watch."""
+        """Stop watching. It is harmless if nothing is watched."""
         if self._watch is not None:
             self._watch.stop()
             self._watch = None

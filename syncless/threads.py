@@ -5,8 +5,8 @@
     with RealThreadPoolExecutor(4) as executor:
         results = list(executor.map(compress, pieces))
 
-`Offload` is a pool for the calls of some functions, as a context; `syncless.offload` is a decorator.
-`syncless.run_in_thread(function, ...)` makes a single call.
+`Offload` is a pool for the calls of some functions, used as a context manager; `syncless.offload` is a
+decorator. `syncless.run_in_thread(function, ...)` makes a single call.
 """
 
 from syncless.tools.offloading import Offload

@@ -1,5 +1,5 @@
-"""The engine, and a clear message where it cannot run. Its modules are native: a checkout has none before it
-is built, and says so here instead of naming the first one missing."""
+"""The engine, with a clear error where it cannot run. Its modules are native: a checkout has none before the
+build, and the error says so instead of naming the first missing module."""
 
 import importlib.util
 import os

@@ -1,10 +1,11 @@
-"""The processors and memory that this process may use, and the time for which it has lacked them. The
-numbers change when the system's do.
+"""The processors and memory that this process may use, and the time that it has waited for them. The numbers
+change when the system's do.
 
 A container is limited by its control group: cpu.max and memory.max of version 2, cpu.cfs_quota_us and
-memory.limit_in_bytes of version 1, in its own group and in those above. Kubernetes changes them while it
-runs. So callers ask each time, and the files are read at most once a second. Where there are none, processors
-are those that the scheduler may choose for this process, and memory is the machine's.
+memory.limit_in_bytes of version 1, in its own group and in the groups above. Kubernetes may change the limits
+while the container runs, so callers ask each time, and the files are read at most once a second. Without
+these files, the processors are those on which the scheduler may run this process, and the memory is the
+machine's.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ NO_LIMIT = 1 << 60
 
 
 class Allowance:
-    """Allowance(root): as the files below that folder tell it."""
+    """Allowance(root): the limits in the files below that folder."""
 
     def __init__(self, root: str = ""):
         self._root = root
@@ -41,19 +42,19 @@ class Allowance:
         self._read_at = float("-inf")
 
     def processors(self) -> int:
-        """Return the number of processors, at least 1. A part of a processor counts as one."""
+        """Return the number of processors, at least 1. A fraction of a processor counts as one."""
         self._look()
         return self._processors
 
     def memory(self) -> int:
-        """Bytes."""
+        """Return the memory in bytes."""
         self._look()
         return self._memory
 
     def pressure(self) -> dict[str, dict[str, float]]:
-        """Pressure stall information: the seconds in which "some" threads of this process's control group
-        have waited for each of RESOURCES, or all that had something to do ("full"). Empty where the system
-        does not tell."""
+        """Return the pressure stall information of this process's control group: for each of RESOURCES, the
+        seconds in which "some" threads waited for it, or all threads that had work ("full"). The result is
+        empty if the system does not report it."""
         found = {}
         for resource in RESOURCES:
             texts = (self._text(f"{folder}/{resource}.pressure") for folder in self._folders(resource))
@@ -79,7 +80,7 @@ class Allowance:
         self._processors, self._memory, self._read_at = processors, memory, now
 
     def _quota(self, folder: str) -> tuple[int, int]:
-        """Return microseconds of processor time in each period, and of the period; 0: there is no limit."""
+        """Return the processor time per period and the period, in microseconds; 0 means no limit."""
         quota, _, period = self._text(f"{folder}/cpu.max").partition(" ")
         if not quota:
             quota = self._text(f"{folder}/cpu.cfs_quota_us")
@@ -87,8 +88,7 @@ class Allowance:
         return _number(quota), _number(period)
 
     def _folders(self, controller: str) -> Iterator[str]:
-        """Yield the folders of this process's group and of the groups above it, as far as they are
-        visible."""
+        """Yield the visible folders of this process's group and of the groups above it."""
         groups = [line.split(":", 2) for line in self._text("/proc/self/cgroup").splitlines()]
         for line in self._text("/proc/self/mountinfo").splitlines():
             mount, _, system = line.partition(" - ")
@@ -128,19 +128,19 @@ def _number(text: str) -> int:
 
 
 def _unescape(text: str) -> str:
-    """Return a field of mountinfo, where a space is \\040."""
+    """Return a field of mountinfo without escapes, such as \\040 for a space."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 
 def _below(root: str, path: str) -> str:
-    """Where a group is below a mount that shows only `root` and what is below that."""
+    """Return the path of a group below a mount of `root`, or "" if the group is outside it."""
     root = root.rstrip("/")
     inside = path == root or path.startswith(f"{root}/")
     return path[len(root) :] if inside and ".." not in path.split("/") else ""
 
 
 def _upwards(top: str, path: str) -> Iterator[str]:
-    """Yield the folder of a group, and those above it up to `top`."""
+    """Yield the folder of a group and the folders above it, up to `top`."""
     path = path.rstrip("/")
     while path:
         yield top + path

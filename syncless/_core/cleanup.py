@@ -1,14 +1,14 @@
-"""Whether the caller's code cleans up: if so, an interrupt waits for a lock that it needs, see
+"""Detects whether the calling code cleans up: if so, interrupts of its waits for locks are delayed, see
 wait/sync/graces.pxi.
 
-Takes: the frames of the running tasklet. Gives: True if one of them is in a `finally` block, in `__exit__` or
-`__del__`, or if it handles something else than an Exception: a Timeout, a kill.
+Takes the frames of the running tasklet. Returns True if one of them is in a `finally` block, in `__exit__` or
+`__del__`, or if the tasklet handles a BaseException such as a Timeout or a kill.
 
-Fact: a `finally` block that no exception has led to is ordinary code in a frame; no state says where it is.
-Decision: the compiler writes such a block at least twice, once for the case that an exception comes, and the
-instructions of both have the same place in the source. So an instruction is in such a block if there is
-another one like it, and one of both is in an exception handler. The whole code is looked at when a tasklet is
-interrupted at a lock, once for each code object. Price: code that is not written in Python has no frames.
+Fact: a `finally` block that is entered without an exception is ordinary code in a frame; no state marks it.
+Decision: the compiler emits such a block at least twice, once for the case of an exception, and both copies
+have the same position in the source. So an instruction is in such a block if it has a twin, and one of the
+two is in an exception handler. The code is analysed when a tasklet is interrupted at a lock, once per code
+object. Price: code that is not written in Python has no frames.
 
 Guarded by tests/core/test_cleanup.py.
 """
@@ -44,7 +44,7 @@ def in_clean_up() -> bool:
 
 @lru_cache(4096)
 def final_instructions(code: CodeType) -> frozenset[int]:
-    """Return the offsets of those in `finally` blocks."""
+    """Return the offsets of the instructions in `finally` blocks."""
     table: bytes = getattr(code, "co_exceptiontable", b"")
     if not (table if HAS_EXCEPTION_TABLES else SETUP_FINALLY in code.co_code[::2]):
         return frozenset()
@@ -72,8 +72,8 @@ def final_instructions(code: CodeType) -> frozenset[int]:
 
 
 def _handlers(code: CodeType, instructions: list[Any]) -> Iterator[Container[int]]:
-    """Yield the offsets of the instructions of each exception handler: those from which an exception leads
-    to its end, directly or through inner handlers."""
+    """Yield the offsets of each exception handler: the instructions whose exceptions lead to the handler's
+    end, directly or through inner handlers."""
     import dis
 
     leads: dict[int, int] = {}

@@ -20,7 +20,7 @@ def wait_writable(fd: int | _HasFileno, timeout: float | None = None) -> bool:
 _T = TypeVar("_T")
 
 def current() -> Tasklet[Any] | None:
-    """Return the running tasklet. That is the main tasklet for code that was not spawned, and None in a
+    """Return the running tasklet. The result is the main tasklet in code that was not spawned, and None in a
     callback of the loop."""
 
 def tasklets() -> list[Tasklet[Any]]:
@@ -40,9 +40,9 @@ def sleep(seconds: float = 0) -> None:
     """Park the tasklet for that many seconds (int or float). 0 only yields to other ready tasklets."""
 
 def park(why: str = "wake()", timeout: float | None = None) -> tuple[bool, Any]:
-    """Stop the current tasklet until wake(tasklet, value). Return (True, value), or (False, None) after
-    `timeout` seconds."""
+    """Park the current tasklet until wake(tasklet, value) is called. Return (True, value), or (False, None)
+    after `timeout` seconds."""
 
 def wake(tasklet: BaseTasklet, value: Any = None) -> bool:
-    """Wake a tasklet that waits in park(), with a value. May be called in any thread. Return False if the
-    tasklet does not wait there."""
+    """Wake a tasklet that waits in park(), and pass it the value. Any thread may call wake(). Return False if
+    the tasklet does not wait in park()."""

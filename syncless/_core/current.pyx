@@ -101,7 +101,7 @@ def wait_writable(fd, timeout=None) -> bool:
 
 
 def current() -> BaseTasklet | None:
-    """Return the running tasklet. That is the main tasklet for code that was not spawned, and None in a
+    """Return the running tasklet. The result is the main tasklet in code that was not spawned, and None in a
     callback of the loop."""
     return get_loop().current
 
@@ -227,8 +227,8 @@ cdef const char* IN_PARK = "wake()"
 
 
 def park(str why="wake()", timeout=None):
-    """Stop the current tasklet until wake(tasklet, value). Return (True, value), or (False, None) after
-    `timeout` seconds."""
+    """Park the current tasklet until wake(tasklet, value) is called. Return (True, value), or (False, None)
+    after `timeout` seconds."""
     cdef Loop loop = get_loop()
     cdef BaseTasklet tasklet = loop.current
     if timeout is not None and Py_IsFinalizing():
@@ -240,8 +240,8 @@ def park(str why="wake()", timeout=None):
 
 
 def wake(BaseTasklet tasklet not None, value=None) -> bool:
-    """Wake a tasklet that waits in park(), with a value. May be called in any thread. Return False if the
-    tasklet does not wait there."""
+    """Wake a tasklet that waits in park(), and pass it the value. Any thread may call wake(). Return False if
+    the tasklet does not wait in park()."""
     if tasklet.why != IN_PARK:
         return False                    # a waiter for a lock or a socket must not go on without it
     return get_loop().wake(tasklet, value) == 1

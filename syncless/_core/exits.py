@@ -1,6 +1,6 @@
-"""The exceptions of a tasklet that is killed and of a program that is interrupted; those that nobody catches.
+"""The exceptions of killed tasklets and interrupted programs, and the report of uncaught exceptions.
 
-The last ones end a tasklet or leave a callback, and somebody is told of them.
+An uncaught exception ends a tasklet or leaves a callback, and is passed to the error handler.
 """
 
 import sys
@@ -12,8 +12,8 @@ from syncless._core import nonblockingtext
 
 
 class TaskletExit(SystemExit):
-    """Ends the tasklet in which it is raised, without a report (Stackless Python's name). Tasklet.kill()
-    raises it."""
+    """Ends the tasklet in which it is raised, without a report (the name is Stackless Python's).
+    Tasklet.kill() raises it."""
 
 
 class TaskletKilled(Exception):
@@ -21,8 +21,8 @@ class TaskletKilled(Exception):
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether it may be Ctrl-C's: a KeyboardInterrupt while the interpreter's own handler, which
-    raises it anywhere, is the one of SIGINT. Where another one is, only the program's code raises it."""
+    """Return whether the error may come from Ctrl-C: a KeyboardInterrupt while SIGINT has the interpreter's
+    own handler, which may raise anywhere. With any other handler, only the program's code raises it."""
     return isinstance(error, KeyboardInterrupt) and getsignal(SIGINT) is default_int_handler
 
 
@@ -31,8 +31,8 @@ _handler: _ErrorHandler | None = None
 
 
 def set_error_handler(handler: _ErrorHandler | None) -> _ErrorHandler | None:
-    """Call `handler(where, exception)` for each exception that ends a tasklet; None prints it to stderr.
-    Return the previous handler."""
+    """Call `handler(where, exception)` for each exception that ends a tasklet; None prints exceptions to
+    stderr. Return the previous handler."""
     global _handler
     previous, _handler = _handler, handler
     return previous
@@ -43,7 +43,7 @@ def has_error_handler() -> bool:
 
 
 def tell_uncaught(where: object, error: BaseException) -> None:
-    """Report an uncaught exception. `where` is a tasklet, a callback, or words."""
+    """Report an uncaught exception. `where` is a tasklet, a callback or a text."""
     try:
         if _handler is not None:
             _handler(where, error)

@@ -5,10 +5,10 @@ from typing import Any
 from syncless._core.tasklet import Tasklet
 
 class Signal(BaseException):
-    """Is thrown at the main tasklet's carrier, and caught by the engine at once."""
+    """An exception that is thrown at the main tasklet's carrier and immediately caught by the engine."""
 
 class OnTop(Tasklet[None]):
-    """A call on top of the main tasklet, or of such a call."""
+    """A call on top of the main tasklet, or on top of another such call."""
 
 def main_tasklet() -> Tasklet[Any] | None: ...
 def is_main_thread() -> bool: ...

@@ -47,7 +47,7 @@ PyGreenlet_Import()
 
 
 class Signal(BaseException):
-    """Is thrown at the main tasklet's carrier, and caught by the engine at once."""
+    """An exception that is thrown at the main tasklet's carrier and immediately caught by the engine."""
 
 
 def main_tasklet() -> BaseTasklet | None:
@@ -144,7 +144,7 @@ cdef int call_on_top(Loop loop, BaseTasklet me, BaseTasklet top, object function
 
 @final
 cdef class OnTop(Tasklet):
-    """A call on top of the main tasklet, or of such a call."""
+    """A call on top of the main tasklet, or on top of another such call."""
     cdef BaseTasklet below
     cdef BaseTasklet before                 # which was running when the signal came
     cdef BaseException refused              # what the handler has raised, if `before` is to raise it

@@ -229,11 +229,11 @@ cdef extern from *:
 
 
 def native_stack(unsigned long thread, int number) -> list | None:
-    """Return the C functions that another thread is in, the innermost first: (name or None, path of the
-    file). `thread` and `number` are what threading.get_ident() and get_native_id() say in it.
+    """Return the C functions on the stack of another thread, the innermost first, as pairs (name or None,
+    path of the file). `thread` and `number` are the thread's threading.get_ident() and get_native_id().
 
-    Empty if it is in the interpreter itself. None if that cannot be found out: this system does not tell, the
-    program has a handler of SIGURG, or another stack is being read.
+    The list is empty if the thread is in the interpreter itself. Return None if the stack cannot be read: the
+    system does not support it, the program handles SIGURG, or another stack is being read.
     """
     cdef int process = getpid()
     if exchange(&walker, process, ORDERED) == process:

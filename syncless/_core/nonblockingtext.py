@@ -1,17 +1,17 @@
-"""NonblockingText: text for a stream whose reader may stand still (a full pipe, a stopped terminal). Writing
-to it never waits.
+"""NonblockingText: a text stream whose reader may stop reading (a full pipe, a stopped terminal). Writing to
+it never waits.
 
-Takes text, and gives it to the descriptor below a text file at once, as long as that takes it: so nothing is
-lost by a crash, and the order of lines is kept. When the descriptor takes no more, an OS thread goes on, and
-up to HELD bytes wait for it. Lines beyond are dropped, and their number is told when there is room again. It
-uses nothing of the engine. It lies beside it because the engine reports errors through it, as the server and
-its master do. Where there is an engine, that sees to it that no tasklet runs within a write: see
-set_directly().
+Takes text, and writes it to the descriptor of a text file immediately, as long as the descriptor accepts it:
+so a crash loses nothing, and lines stay in order. When the descriptor accepts no more, an OS thread
+continues, and up to HELD bytes wait for it. Further lines are dropped, and their number is reported when
+there is room again. This module uses nothing of the engine. It is in this folder because the engine reports
+errors through it, like the server and its master. The engine, once loaded, ensures that no tasklet runs
+during a write: see set_directly().
 
-Fact: O_NONBLOCK belongs to the open file, which other processes share. Danger: setting it there breaks their
-writes; without it a pipe that looks ready blocks when another process fills it first. Decision: pipes and
-terminals are opened once more, through /proc, which gives an open file of our own; sockets are written to
-with MSG_DONTWAIT. Price: a descriptor. Where that fails all is left to the thread. Guarded by
+Fact: O_NONBLOCK belongs to the open file, which other processes share. Danger: setting it breaks their
+writes; without it, a pipe that looks ready blocks when another process fills it first. Decision: pipes and
+terminals are reopened through /proc, which gives us our own open file; sockets are written with MSG_DONTWAIT.
+Price: a descriptor. If reopening fails, the thread does all writes. Guarded by
 tests/http/test_errorlog.py::test_server_goes_on_with_an_unread_stderr.
 """
 
@@ -56,8 +56,8 @@ _directly: Callable[..., Any] = lambda function, *args: function(*args)  # noqa:
 
 
 def set_directly(function: Callable[..., Any]) -> None:
-    """The engine is there: its directly() makes the calls. Flushing a stream runs methods of its file, and
-    any step may run a finaliser; under the patch both may wait."""
+    """Make calls through the engine's directly(). Flushing a stream runs methods of its file, and any step
+    may run a finaliser; under the patch both may wait."""
     global _directly
     _directly = function
 
@@ -66,7 +66,7 @@ _open_texts: weakref.WeakSet[NonblockingText] = weakref.WeakSet()
 
 
 def is_plain(stream: Any) -> bool:
-    """Return whether text that is written to the stream goes to a descriptor, and nowhere else."""
+    """Return whether text that is written to the stream goes only to a descriptor."""
     if type(stream) is not io.TextIOWrapper:
         return False
     buffer = stream.buffer
@@ -76,11 +76,11 @@ def is_plain(stream: Any) -> bool:
 
 
 class NonblockingText:
-    """A text stream (write, writelines, flush) above a plain one, as is_plain() has it.
+    """A text stream (write, writelines, flush) on top of a plain one, see is_plain().
 
-    The caller of write() or the thread holds the token while it writes to the descriptor. Others put their
-    text into the queue and leave. Each step is one call of C code, because finalisers, signal handlers and
-    other threads may come in between.
+    Either the caller of write() or the thread holds the token while it writes to the descriptor. Other
+    callers queue their text and return. Each step is one call of C code, because finalisers, signal handlers
+    and other threads may run between steps.
     """
 
     def __init__(self, stream: TextIO):
@@ -130,7 +130,7 @@ class NonblockingText:
             self.write(line)
 
     def flush(self) -> None:
-        """Nothing is held back that the reader would take."""
+        """Do nothing: text that the reader can take is never held back."""
 
     @property
     def encoding(self) -> str:
@@ -152,7 +152,7 @@ class NonblockingText:
         return True
 
     def _write_now(self, data: bytes) -> int:
-        """Return how many bytes have been written, or will never be, without waiting."""
+        """Write without waiting. Return the number of bytes that were written or can never be written."""
         done = 0
         try:
             self._look()
@@ -169,9 +169,9 @@ class NonblockingText:
         return done
 
     def _flush_others(self) -> None:
-        """Text that others have written to the stream comes first; but that of a tasklet that is in the midst
-        of writing, which the buffer calls a reentrant call. It is asked first: a text file loses what it
-        cannot give to its buffer."""
+        """Flush text that others have written to the stream, unless a tasklet is in the middle of a write,
+        which the buffer reports as a reentrant call. The buffer is flushed first: a text file loses text that
+        its buffer refuses."""
         with contextlib.suppress(RuntimeError):
             self.stream.buffer.flush()
             self.stream.flush()
@@ -185,7 +185,7 @@ class NonblockingText:
         return done
 
     def _look(self) -> None:
-        """Open our own way to the stream's file, if it is another one than last time."""
+        """Open our own descriptor of the stream's file if the file has changed since the last call."""
         fd = self.stream.fileno()
         found = _fstat(fd)
         file = found.st_dev, found.st_ino
@@ -225,7 +225,7 @@ class NonblockingText:
         self._socket, self._fd, self._file = None, -1, None
 
     def _go_on(self) -> None:
-        """The thread: holds the token until all that waits has been written."""
+        """Hold the token, in the OS thread, until all waiting text has been written."""
         while True:
             try:
                 while self._waiting:
@@ -255,20 +255,19 @@ class NonblockingText:
 
     @property
     def pending(self) -> bool:
-        """Whether something waits to be written."""
+        """Whether text waits to be written."""
         look()
         return bool(self._waiting) or not self._token
 
     def drain(self, seconds: float = LAST_SECONDS) -> None:
-        """Wait until all is written, for at most `seconds`. Holds the thread; in a server, sleep() while it
-        is `pending`."""
+        """Wait until all is written, for at most `seconds`. This blocks the thread; in a server, call sleep()
+        while text is `pending`."""
         ends = _monotonic() + seconds
         while self.pending and _monotonic() < ends:
             _sleep(0.005)
 
     def close(self) -> None:
-        """Give our descriptor back, unless the thread still waits there. The stream is its owner's to
-        close."""
+        """Close our descriptor, unless the thread still uses it. The stream's owner closes the stream."""
         look()
         if self._take():
             try:
@@ -300,8 +299,8 @@ _standard: dict[str, NonblockingText] = {}
 
 
 def standard(name: str) -> Any:
-    """Return sys.stdout or sys.stderr as a stream on which writing never waits, or the object itself if it
-    has no plain descriptor, or None."""
+    """Return sys.stdout or sys.stderr as a stream whose writes never wait. If the stream is not plain, return
+    it unchanged; it may be None."""
     stream = getattr(sys, name)
     if not is_plain(stream):
         return stream
@@ -312,7 +311,7 @@ def standard(name: str) -> Any:
 
 
 def drain(seconds: float = LAST_SECONDS) -> None:
-    """Wait for the last lines of all of them, for at most `seconds`."""
+    """Wait until all streams have written their last lines, for at most `seconds`."""
     ends = _monotonic() + seconds
     for text in list(_open_texts):
         text.drain(ends - _monotonic())

@@ -7,31 +7,31 @@ class WaitRecorder(Recorder):
     @property
     def number(self) -> int: ...
     def kept(self) -> list[Wait]:
-        """Return the longest waits, as Wait, in the order of time."""
+        """Return the longest waits as Wait objects, in chronological order."""
     @property
     def waited_seconds(self) -> float:
-        """In all waits."""
+        """Seconds spent in all waits."""
     @property
     def queued_seconds(self) -> float:
-        """In the ready queue."""
+        """Seconds spent in the ready queue."""
 
 def recorded(tasklet: Tasklet[object]) -> WaitRecorder | None:
-    """Return the recorder of its waits; None for a tasklet that is not a request."""
+    """Return the recorder of the tasklet's waits, or None if the tasklet is not a request."""
 
 def set_purpose(purpose: str | None) -> str | None:
-    """What the next waits of the running tasklet are for, if it records them: words that stand for a socket's
-    peer. Return those before, which the caller sets again."""
+    """Set the purpose of the running tasklet's next waits, if they are recorded: a text that replaces a
+    socket's peer. Return the previous purpose, which the caller restores."""
 
 class Tracer(Observer):
-    """Tracer(most): start() and stop() in the thread whose tasklets it follows; it keeps `most` spans."""
+    """Tracer(most): keeps at most `most` spans; call start() and stop() in the thread of the tasklets."""
 
     dropped: int
     names: dict[int, str]
     def __init__(self, most: int = 1_000_000) -> None: ...
     def start(self) -> None:
-        """In this thread, from now on."""
+        """Start to record this thread."""
     def stop(self) -> None:
-        """The waits that go on are spans, too."""
+        """Stop recording. Waits that have not ended become spans, too."""
     def found(self) -> list[tuple[int, Wait]]:
-        """(serial number of the tasklet, Wait) in the order of their ends; the `why` of a run is "running",
-        that of time in the ready queue "ready"."""
+        """Return (serial number of the tasklet, Wait) pairs in the order of their ends. The `why` of a run is
+        "running"; that of time in the ready queue is "ready"."""

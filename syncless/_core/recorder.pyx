@@ -312,7 +312,7 @@ cdef class WaitRecorder(Recorder):
         return 0
 
     def kept(self) -> list:
-        """Return the longest waits, as Wait, in the order of time."""
+        """Return the longest waits as Wait objects, in chronological order."""
         cdef int i
         found = [as_wait(&self.waits[i]) for i in range(self.count)]
         found.sort(key=lambda wait: wait.since)
@@ -320,12 +320,12 @@ cdef class WaitRecorder(Recorder):
 
     @property
     def waited_seconds(self) -> float:
-        """In all waits."""
+        """Seconds spent in all waits."""
         return self.waited_ns / 1e9
 
     @property
     def queued_seconds(self) -> float:
-        """In the ready queue."""
+        """Seconds spent in the ready queue."""
         return self.queued_ns / 1e9
 
 
@@ -339,13 +339,13 @@ cdef str time_went(BaseTasklet tasklet, int64_t since):
 
 
 def recorded(BaseTasklet tasklet not None) -> WaitRecorder | None:
-    """Return the recorder of its waits; None for a tasklet that is not a request."""
+    """Return the recorder of the tasklet's waits, or None if the tasklet is not a request."""
     return tasklet.recorder
 
 
 def set_purpose(purpose: str | None) -> str | None:
-    """What the next waits of the running tasklet are for, if it records them: words that stand for a socket's
-    peer. Return those before, which the caller sets again."""
+    """Set the purpose of the running tasklet's next waits, if they are recorded: a text that replaces a
+    socket's peer. Return the previous purpose, which the caller restores."""
     cdef BaseTasklet tasklet = get_loop().current
     if tasklet is None or tasklet.recorder is None:
         return None
@@ -365,7 +365,7 @@ cdef struct Span:
 
 
 cdef class Tracer(Observer):
-    """Tracer(most): start() and stop() in the thread whose tasklets it follows; it keeps `most` spans.
+    """Tracer(most): keeps at most `most` spans; call start() and stop() in the thread of the tasklets.
 
     An observer is told when a tasklet goes on, which then still says what it has waited for, and when one
     stops.
@@ -457,7 +457,7 @@ cdef class Tracer(Observer):
         return 0
 
     def start(self) -> None:
-        """In this thread, from now on."""
+        """Start to record this thread."""
         self.loop = get_loop()
         self.started = self.began = monotonic_ns()
         if self.loop.current is not None:
@@ -466,7 +466,7 @@ cdef class Tracer(Observer):
         self.loop.observe(self)
 
     def stop(self) -> None:
-        """The waits that go on are spans, too."""
+        """Stop recording. Waits that have not ended become spans, too."""
         cdef BaseTasklet tasklet
         cdef int64_t now = monotonic_ns()
         self.loop.unobserve(self)
@@ -479,7 +479,7 @@ cdef class Tracer(Observer):
         self.loop = None
 
     def found(self) -> list:
-        """(serial number of the tasklet, Wait) in the order of their ends; the `why` of a run is "running",
-        that of time in the ready queue "ready"."""
+        """Return (serial number of the tasklet, Wait) pairs in the order of their ends. The `why` of a run is
+        "running"; that of time in the ready queue is "ready"."""
         cdef Py_ssize_t i
         return [(self.spans[i].tasklet, as_wait(&self.spans[i].wait)) for i in range(self.count)]

@@ -73,8 +73,8 @@ cdef str _states(int state):
 
 
 cdef class Tasklet(BaseTasklet):
-    """Tasklet(function, *args, **kwargs)\n--\n\nA function that runs concurrently with others. spawn() makes
-    it; it starts when the current tasklet waits or ends.
+    """Tasklet(function, *args, **kwargs)\n--\n\nA function that runs concurrently with others. spawn()
+    creates a tasklet, which starts when the current tasklet waits or ends.
 
     An exception that leaves the function is reported with its traceback and ends this tasklet only; result()
     raises it. KeyboardInterrupt and SystemExit are raised in the main tasklet instead.
@@ -235,21 +235,21 @@ cdef class Tasklet(BaseTasklet):
         return self._exception
 
     def done(self) -> bool:
-        """Return whether it has ended."""
+        """Return whether the tasklet has ended."""
         return self.state == DONE
 
     ready = done
 
     def add_done_callback(self, callback) -> None:
-        """Call `callback(tasklet)` once the tasklet has ended; immediately if it has. The callback must not
-        block; its errors are reported."""
+        """Call `callback(tasklet)` once the tasklet has ended, or immediately if it already has. The callback
+        must not block; its errors are reported."""
         if self.state == DONE:
             self._call_back(self.loop, callback)
         else:
             self.callbacks = with_callback(self.callbacks, callback)
 
     def remove_done_callback(self, callback) -> int:
-        """Remove the callback. Return how often it was registered."""
+        """Remove the callback. Return how often the callback was registered."""
         return drop_callback(self.callbacks, callback)
 
     link, unlink = add_done_callback, remove_done_callback
@@ -263,12 +263,12 @@ cdef class Tasklet(BaseTasklet):
         self.add_done_callback(_Link(callback, False))
 
     def successful(self) -> bool:
-        """Return whether its function has returned."""
+        """Return whether the tasklet's function has returned."""
         return self.state == DONE and self._exception is None
 
     def set_switch_hook(self, hook) -> None:
-        """Call hook(True) before the tasklet yields to others, hook(False) before it resumes. The hook must
-        not wait. None removes it."""
+        """Call hook(True) before the tasklet yields to others, and hook(False) before it resumes. The hook
+        must not wait. None removes it."""
         self.switch_hook = hook
 
     # -- ending it -------------------------------------------------------------------------------------------
@@ -278,10 +278,11 @@ cdef class Tasklet(BaseTasklet):
         started never runs.
 
         With `block`, wait until the tasklet has ended, for at most `timeout` seconds. Return whether it has.
-        Killing the current tasklet raises immediately. May be called in any thread.
+        Killing the current tasklet raises immediately. Any thread may call kill().
 
-        Several exceptions are raised in FIFO order, one at each wait. Those left when the tasklet ends are
-        dropped, but KeyboardInterrupt and SystemExit are then raised in the main tasklet.
+        Several exceptions are raised in FIFO order, one at each wait. Exceptions that are left when the
+        tasklet ends are dropped, except KeyboardInterrupt and SystemExit, which are then raised in the main
+        tasklet.
         """
         if isinstance(exception, type):
             exception = exception()
@@ -301,7 +302,8 @@ cdef class Tasklet(BaseTasklet):
         return False
 
     def take_back(self, exception) -> None:
-        """Withdraw an exception thrown by kill(exception, block=False); harmless if it has been raised."""
+        """Withdraw an exception thrown by kill(exception, block=False); harmless if it has already been
+        raised."""
         take_back(self, exception)
 
     cdef BaseTasklet acts_for(self):
@@ -335,42 +337,42 @@ cdef class Tasklet(BaseTasklet):
 
     @property
     def status(self) -> str:
-        """'new', 'ready', 'running', 'waiting' or 'ended'."""
+        """The state: 'new', 'ready', 'running', 'waiting' or 'ended'."""
         return _states(self.state)
 
     @property
     def waiting_for(self):
-        """The thing that it waits for, in words ('sleep', 'socket read', ...), or None."""
+        """The reason for the current wait as text ('sleep', 'socket read', ...), or None."""
         return self.why.decode() if self.why != NULL else None
 
     @property
     def waiting_object(self):
-        """The object that it waits for (a socket, a lock, a tasklet ...), or None."""
+        """The object that the tasklet waits for (a socket, a lock, a tasklet ...), or None."""
         return self.waiting_on
 
     @property
     def waiting_seconds(self):
-        """Seconds for which it has waited, or None."""
+        """Seconds that the current wait has lasted so far, or None."""
         return max(0, monotonic_ns() - self.since) / 1e9 if self.why != NULL else None
 
     @property
     def number(self) -> int:
-        """Serial number, unique in the process."""
+        """The serial number, unique in the process."""
         return self.serial
 
     @property
     def parent_number(self) -> int:
-        """Number of the tasklet that spawned it, which may have ended; 0 if the loop did."""
+        """The number of the tasklet that spawned this one, which may have ended; 0 if the loop spawned it."""
         return self.parent
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU seconds of its turns until its last switch, counted while debug.measure_cpu() is on."""
+        """CPU seconds that the tasklet has used up to its last switch, while debug.measure_cpu() was on."""
         return self.cpu / 1e9
 
     @property
     def frame(self):
-        """Its current frame; None if it has not started or has ended."""
+        """The tasklet's current frame, or None if it has not started or has ended."""
         if self.state == RUNNING:
             if self.loop is peek_loop():
                 return sys._getframe() if self.loop.current is self else None
@@ -434,14 +436,14 @@ def spawn(function, *args, **kwargs) -> Tasklet:
     """Run function(*args, **kwargs) in a new tasklet of this thread, with a copy of the current context
     (contextvars).
 
-    It starts when the current tasklet waits or ends.
+    The new tasklet starts when the current one waits or ends.
     """
     return scheduler.new_tasklet(function, *args, **kwargs)
 
 
 def where_it_may_wait(function, *args) -> None:
-    """function(*args): here, if this may wait, else in a tasklet of its own. For code of a program that is
-    called from anywhere."""
+    """Call function(*args) here if the caller may wait, otherwise in a new tasklet. Use it for program code
+    that may be called from anywhere."""
     cdef Loop loop = peek_loop()
     if loop is None or loop.current is not None or loop.ending or loop.closed:
         function(*args)
@@ -450,9 +452,9 @@ def where_it_may_wait(function, *args) -> None:
 
 
 def spawn_in(where, function, *args, **kwargs) -> Tasklet:
-    """Like spawn(), but in another thread: pass its loop (from its current_loop()), a threading.Thread, or
-    its ident. Raise RuntimeError if the loop's thread has ended, LookupError if the thread has ended or has
-    not used syncless yet.
+    """Like spawn(), but in another thread: pass the thread's loop (from current_loop() in that thread), a
+    threading.Thread, or its ident. Raise RuntimeError if the loop's thread has ended, LookupError if the
+    thread has ended or has not used syncless yet.
     """
     cdef Loop loop = loop_of(where)
     cdef Tasklet made = Tasklet.__new__(Tasklet)
@@ -502,8 +504,8 @@ def set_in(Tasklet tasklet not None, bint profile, function) -> None:
 
 
 def end_thread_locals() -> None:
-    """Drop the values of the running tasklet in threading.local, as a thread does at its end, before tasklets
-    that join it resume. A finaliser of a dropped value may wait."""
+    """Drop the running tasklet's values in threading.local, as a thread does at its end, before tasklets that
+    join this one resume. A finaliser of a dropped value may wait."""
     cdef Loop loop = peek_loop()
     if loop is not None and loop.current is not None:
         drop_own(&loop.current.locals)
@@ -591,12 +593,12 @@ def _gone(forget):
 
 
 cdef class local:
-    """local(*args, **kwargs)\n--\n\nAttributes for each tasklet, as threading.local has them for each thread;
-    they are dropped when the tasklet ends.
+    """local(*args, **kwargs)\n--\n\nAn object with separate attributes for each tasklet, like threading.local
+    for threads; a tasklet's attributes are dropped when it ends.
 
-    A subclass's ``__init__`` is called, with the arguments of the construction, for each tasklet that touches
-    the object. Under the patch threading.local does the same. RuntimeError in a callback of the loop, where
-    there is no tasklet.
+    A subclass's ``__init__`` is called, with the constructor's arguments, for each tasklet that touches the
+    object. Under the patch threading.local does the same. Access raises RuntimeError in a callback of the
+    loop, where there is no tasklet.
     """
     cdef dict everybody             # a tasklet's serial number -> its values
     cdef tuple args

@@ -1,7 +1,7 @@
 from syncless._core.loop import Loop
 
 def current_loop() -> Loop:
-    """Return this thread's loop, made at the first call."""
+    """Return this thread's loop, which the first call creates."""
 
 def all_loops() -> list[Loop]:
     """Return the loops of all threads, the oldest first."""

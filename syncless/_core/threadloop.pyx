@@ -219,7 +219,7 @@ cdef bint has_loop() noexcept nogil:
 
 
 cdef Loop get_loop():
-    """Return this thread's loop, made at the first call."""
+    """Return this thread's loop, which the first call creates."""
     global syncless_tls_loop
     cdef Loop loop
     cdef _LoopOwner owner
@@ -244,7 +244,7 @@ cdef Loop get_loop():
 
 
 def current_loop() -> Loop:
-    """Return this thread's loop, made at the first call."""
+    """Return this thread's loop, which the first call creates."""
     return get_loop()
 
 

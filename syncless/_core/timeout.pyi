@@ -2,7 +2,7 @@ from types import TracebackType
 from typing import Literal
 
 class Timeout(BaseException):
-    """Raised in its tasklet when its time has passed.
+    """An exception that interrupts a tasklet after a time limit.
 
     ::
 
@@ -15,8 +15,8 @@ class Timeout(BaseException):
         with Timeout(5, KeyError("slow")):      # raises that instead
             page = fetch(url)
 
-    A BaseException, so that ``except Exception`` inside the block does not swallow it. ``seconds`` is an int
-    or float; None never fires.
+    It is a BaseException, so that ``except Exception`` inside the block does not swallow it. ``seconds`` is
+    an int or float; None never fires.
     """
 
     seconds: float | None
@@ -27,16 +27,16 @@ class Timeout(BaseException):
         exception: BaseException | type[BaseException] | Literal[False] | None = None,
     ) -> None: ...
     def start(self) -> None:
-        """Start the clock for the current tasklet. Raise RuntimeError if it already runs, or in a callback of
-        the loop, where there is no tasklet."""
+        """Start the clock for the current tasklet. Raise RuntimeError if the clock already runs, or in a
+        callback of the loop, where there is no tasklet."""
     @classmethod
     def start_new(
         cls, seconds: float | None = None, exception: BaseException | type[BaseException] | None = None
     ) -> Timeout:
         """Return a started Timeout; cancel() ends it."""
     def cancel(self) -> None:
-        """Stop the clock; harmless if it is not running. A timeout that has passed, but has not been raised
-        yet, is not raised any more."""
+        """Stop the clock; harmless if it is not running. An expired timeout that has not been raised yet is
+        dropped."""
     def close(self) -> None:
         """The same as cancel()."""
     @property
@@ -48,7 +48,7 @@ class Timeout(BaseException):
     ) -> bool: ...
 
 class deadline(Timeout):
-    """``with deadline(5):`` bounds every wait in the block, and raises TimeoutError outside it.
+    """``with deadline(5):`` bounds every wait in the block, and raises TimeoutError outside the block.
 
     Deadlines nest: each has its own clock, so an inner one never outlives an outer one. Code in the block
     that catches Exception does not swallow the deadline.
@@ -59,6 +59,6 @@ class deadline(Timeout):
     ) -> Literal[False]: ...
     @staticmethod
     def remaining() -> float | None:
-        """Return seconds until the first of the clocks that run for the current tasklet is over: a deadline,
-        a Timeout or the server's ``request_seconds``. 0.0 if it is over already, None if there is none. Look
-        at each timer of the loop."""
+        """Return the seconds until the first clock of the current tasklet expires: a deadline, a Timeout or
+        the server's ``request_seconds``. Return 0.0 if one has already expired, None if no clock runs. The
+        call looks at each timer of the loop."""

@@ -60,7 +60,7 @@ cdef bint only_bounds(Loop loop, list waiters) noexcept:
 
 
 cdef class Timeout(BaseException):
-    """Timeout(seconds=None, exception=None)\n--\n\nRaised in its tasklet when its time has passed.
+    """Timeout(seconds=None, exception=None)\n--\n\nAn exception that interrupts a tasklet after a time limit.
 
     ::
 
@@ -73,8 +73,8 @@ cdef class Timeout(BaseException):
         with Timeout(5, KeyError("slow")):      # raises that instead
             page = fetch(url)
 
-    A BaseException, so that ``except Exception`` inside the block does not swallow it. ``seconds`` is an int
-    or float; None never fires.
+    It is a BaseException, so that ``except Exception`` inside the block does not swallow it. ``seconds`` is
+    an int or float; None never fires.
     """
     cdef public object seconds
     cdef public object exception
@@ -95,8 +95,8 @@ cdef class Timeout(BaseException):
             self.other = exception() if isinstance(exception, type) else exception
 
     def start(self) -> None:
-        """Start the clock for the current tasklet. Raise RuntimeError if it already runs, or in a callback of
-        the loop, where there is no tasklet."""
+        """Start the clock for the current tasklet. Raise RuntimeError if the clock already runs, or in a
+        callback of the loop, where there is no tasklet."""
         self._start()
 
     cdef int _start(self) except -1:
@@ -135,8 +135,8 @@ cdef class Timeout(BaseException):
         return timeout
 
     def cancel(self) -> None:
-        """Stop the clock; harmless if it is not running. A timeout that has passed, but has not been raised
-        yet, is not raised any more."""
+        """Stop the clock; harmless if it is not running. An expired timeout that has not been raised yet is
+        dropped."""
         if self.timer.index >= 0:
             self.target.loop.timers.remove(&self.timer)
             Py_DECREF(self)
@@ -205,7 +205,7 @@ cdef int end_block(Timeout timeout, object kind) except -1:
 
 
 class deadline(Timeout):
-    """``with deadline(5):`` bounds every wait in the block, and raises TimeoutError outside it.
+    """``with deadline(5):`` bounds every wait in the block, and raises TimeoutError outside the block.
 
     Deadlines nest: each has its own clock, so an inner one never outlives an outer one. Code in the block
     that catches Exception does not swallow the deadline.
@@ -224,9 +224,9 @@ class deadline(Timeout):
 
     @staticmethod
     def remaining():
-        """Return seconds until the first of the clocks that run for the current tasklet is over: a deadline,
-        a Timeout or the server's ``request_seconds``. 0.0 if it is over already, None if there is none. Look
-        at each timer of the loop."""
+        """Return the seconds until the first clock of the current tasklet expires: a deadline, a Timeout or
+        the server's ``request_seconds``. Return 0.0 if one has already expired, None if no clock runs. The
+        call looks at each timer of the loop."""
         return remaining_seconds(get_loop())
 
 

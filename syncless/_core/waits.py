@@ -1,4 +1,4 @@
-"""A wait of a tasklet that is over, in words, and which source files are not the program's own.
+"""Descriptions of tasklets' past waits, and a test for source files that are not the program's own.
 recorder.pyx keeps such waits.
 """
 
@@ -34,7 +34,7 @@ INSTALLED = (os.path.dirname(os.__file__) + "/", "<frozen ", *OWN)
 
 
 class Wait(NamedTuple):
-    """One that is over."""
+    """A wait that is over."""
 
     why: str
     """As in Tasklet.waiting_for."""
@@ -52,7 +52,7 @@ class Wait(NamedTuple):
 
     @property
     def what(self) -> str:
-        """In words."""
+        """The wait as text, without its place."""
         port = self.on.rpartition(":")[2]
         service = SERVICES.get(int(port)) if port.isdecimal() else None
         on = f"{service} {self.on}" if service else self.on
@@ -62,7 +62,7 @@ class Wait(NamedTuple):
 
     @property
     def place(self) -> str:
-        """In words; or ""."""
+        """The place of the wait as text, or ""."""
         file = self.file.removeprefix(f"{os.getcwd()}/")
         return f"{file}:{self.line} in {self.function}()" if file else ""
 
@@ -71,8 +71,8 @@ class Wait(NamedTuple):
 
 
 def longest(waits: Iterable[Wait]) -> list[tuple[Wait, int]]:
-    """Return the waits, those for the same at the same place as one with their total time and the slowest
-    query; the longest first. Each with their number."""
+    """Return (wait, count) pairs, the longest wait first. Waits for the same thing at the same place become
+    one, with their total time and the slowest query."""
     places: dict[tuple[str, str, str], list[Wait]] = {}
     for wait in waits:
         places.setdefault((wait.why, wait.on, wait.place), []).append(wait)
@@ -85,18 +85,18 @@ def longest(waits: Iterable[Wait]) -> list[tuple[Wait, int]]:
 
 
 def in_words(wait: Wait, number: int) -> str:
-    """Return a row of `longest`."""
+    """Return a row of `longest` as text."""
     several = f" in {number} waits" if number > 1 else ""
     return f"{wait.seconds:.3f} s{several}: {wait}"
 
 
 def where_time_went(waits: Iterable[Wait]) -> str:
-    """Return the end of a sentence about a deadline: the longest row; "" if there were no waits."""
+    """Return the longest row as the end of a sentence about a deadline, or "" if there were no waits."""
     rows = longest(waits)
     return f": {in_words(*rows[0])}" if rows else ""
 
 
 def is_installed(file: str) -> bool:
-    """Return whether it is Python's, ours, or an installed package's."""
+    """Return whether the file belongs to Python, to syncless, or to an installed package."""
     folders = file.split("/")
     return file.startswith(INSTALLED) or "site-packages" in folders or "dist-packages" in folders

@@ -1,1 +1,1 @@
-"""The kinds of applications that a server serves."""
+"""The kinds of applications that a server can serve."""

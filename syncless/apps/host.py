@@ -1,5 +1,5 @@
-"""Host: a kind of application, as a server sees it. WSGI and ASGI are the hosts of wsgi/host.py and
-asgi/host.py; server/mounts.py has several by their paths. server/kinds.py makes one of what a user gives.
+"""Host: a server's view of an application. wsgi/host.py and asgi/host.py implement it; server/mounts.py
+combines several hosts by path. server/kinds.py creates the host of a user's application.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Slots(Protocol):
 
 
 class Serving(Protocol):
-    """A Server, as far as a host asks it."""
+    """The part of a Server that a host uses."""
 
     limits: Limits
     logs: Logs
@@ -44,7 +44,7 @@ class Serving(Protocol):
 
 
 class Place(NamedTuple):
-    """Where a host answers."""
+    """The address and paths at which a host serves."""
 
     server: Serving
     address: Any
@@ -60,7 +60,7 @@ class Place(NamedTuple):
     """Of the paths for which it answers, without a slash at its end."""
 
     def below(self, prefix: str) -> Place:
-        """Return the place of one application among several."""
+        """Return the place of one of several applications."""
         return self._replace(heads=0, pages={}, prefix=self.prefix + prefix)
 
 
@@ -68,21 +68,20 @@ class Host(ABC):
     """An application of some kind. A server calls begin(), then at() for each of its listeners, and end()."""
 
     def begin(self, server: Serving) -> None:  # noqa: B027  most have nothing to do
-        """Called by the server before the first request; may wait. Raise ApplicationFailed if the application
-        fails to start, ValueError for an option that this kind does not support."""
+        """Start the application before the first request; this may wait. Raise ApplicationFailed if the
+        application fails to start, ValueError for an option that this kind does not support."""
 
     def end(self, seconds: float) -> None:  # noqa: B027
-        """Called by the server after the last response. The application has this many seconds to end its
-        work."""
+        """End the application after the last response. It has this many seconds to finish its work."""
 
     @abstractmethod
     def at(self, place: Place) -> Application:
-        """Answer the requests of a listener."""
+        """Return what serves the requests of a listener."""
 
     @abstractmethod
     def with_hooks(self, before: Hook | None, after: Hook | None) -> Host:
-        """Return the same host with functions that are called before and after each request."""
+        """Return the same host, with functions that are called before and after each request."""
 
     @abstractmethod
     def around(self, wsgi: Callable[[Any], Any], asgi: Callable[[Any], Any]) -> Host:
-        """Return the same host with a middleware, which the function for its interface puts around it."""
+        """Return the same host, with a middleware, which the function for its interface puts around it."""

@@ -1,8 +1,7 @@
-"""From the name of an application to the object: "package.module:attribute", "path/to/file.py:attribute",
-"module:factory()".
+"""Loads applications by name: "package.module:attribute", "path/to/file.py:attribute", "module:factory()".
 
-A name without a slash is a module where there is such a module, and else a file: myproject.wsgi is the module
-that Django makes, site.wsgi the file of mod_wsgi. That file is loaded as the module site_wsgi.
+A name without a slash means a module if there is one, otherwise a file: myproject.wsgi is the module that
+Django creates, site.wsgi a file for mod_wsgi, which is loaded as the module site_wsgi.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ class ApplicationNotFound(ImportError):
 
 
 class ApplicationFailed(Exception):
-    """The application's own code raised while it was imported or made. The text is its traceback, without
-    frames of syncless."""
+    """The application's own code raised an exception during its import or creation. The text is the
+    traceback, without frames of syncless."""
 
 
 def load(name: str) -> Any:
     """Return the object that a name stands for. Raise ApplicationNotFound if there is none, ApplicationFailed
     if its code raises an Exception.
 
-    The attribute may be dotted; left out, it is ``application`` or ``app``. ``factory()`` is called, with
-    literals as arguments if there are any: ``module:create_app("production", debug=False)``. For a path, the
-    folder above its outermost package goes into ``sys.path``.
+    The attribute may be dotted; by default it is ``application`` or ``app``. ``factory()`` is called; any
+    arguments must be literals: ``module:create_app("production", debug=False)``. For a path, the folder above
+    its outermost package goes into ``sys.path``.
     """
     module_name, colon, expression = name.partition(":")
     if not module_name or (colon and not expression.strip()):
@@ -75,7 +74,7 @@ _held_back: list[str] | None = None
 
 
 def enter(folder: str) -> None:
-    """Change to a folder, in which modules are found from then on. By a symbolic link it may be another one
+    """Change to a folder, and find modules in it from then on. A symbolic link may lead to another folder
     each time. Raise OSError on failure."""
     os.chdir(folder)
     for left in _entered:
@@ -90,8 +89,9 @@ def enter(folder: str) -> None:
 
 
 def hold_back() -> None:
-    """Until admit(), a process of root imports nothing from folders of others, who could put a json.py there:
-    those leave sys.path. The folders of the interpreter and of syncless stay, whose code runs already."""
+    """Remove other users' folders from the sys.path of a process of root until admit(): those users could
+    put a json.py there. The folders of the interpreter and of syncless are kept, because their code
+    already runs."""
     global _held_back
     _held_back = _held_back or []
     for folder in list(sys.path):
@@ -109,7 +109,7 @@ def admit() -> None:
 
 @contextlib.contextmanager
 def admitted() -> Iterator[None]:
-    """Let code that root was told to run import from all folders in the block."""
+    """Let imports in the block use all folders, for code that root was told to run."""
     held = _held_back is not None
     admit()
     try:
@@ -145,7 +145,7 @@ def is_module(name: str) -> bool:
 
 
 def refuse_while_importing() -> None:
-    """Refuse `serve` during an import, which it would never let finish."""
+    """Refuse a call of `serve` during an import, which would then never finish."""
     if _importing:
         raise RuntimeError(
             f"serve() was called while {_importing[-1]!r} was imported; "
@@ -154,7 +154,7 @@ def refuse_while_importing() -> None:
 
 
 def _module_of(path: str) -> str:
-    """Return the dotted name of the module in a file, which can be imported from then on."""
+    """Make the module in a file importable, and return its dotted name."""
     name, path = path, os.path.abspath(path)
     if not os.path.isfile(path):
         with_suffix = path + ".py"
@@ -178,8 +178,8 @@ def _module_of(path: str) -> str:
 
 
 def _beside_the_standard_library(name: str) -> str:
-    """Return the name of the module to import: another one for a code.py of the user, if Python's own module
-    of this name is imported already."""
+    """Return the name of the module to import. A user's code.py gets another name if Python's own module of
+    this name is already imported."""
     ours = sys.modules.get(name)
     if ours is not None and name in sys.stdlib_module_names:
         spec = PathFinder.find_spec(name)
@@ -189,7 +189,7 @@ def _beside_the_standard_library(name: str) -> str:
 
 
 def _load_file(path: str, name: str) -> str:
-    """Load a file that its suffix does not make a module, and return the name by which it is imported."""
+    """Load a file as the module with that name, and return the name."""
     spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, path))
     assert spec is not None and spec.loader is not None
     module = sys.modules[name] = module_from_spec(spec)
@@ -250,7 +250,7 @@ def _evaluate(module: ModuleType, expression: str) -> Any:
 
 
 def _check_call(name: str, factory: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
-    """Raise ApplicationNotFound if it cannot be called with these arguments."""
+    """Raise ApplicationNotFound if the factory cannot be called with these arguments."""
     import inspect  # not everybody has a factory
 
     if not callable(factory):
@@ -291,7 +291,7 @@ def _arguments(call: str) -> tuple[list[Any], dict[str, Any]]:
 
 def own_traceback(error: BaseException) -> str:
     """Return the traceback of an exception from an application's code, without the frames of syncless and
-    importlib that led there."""
+    importlib that called it."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and _leads_there(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next

@@ -1,7 +1,7 @@
-"""What the signature of an application tells before its first request: whether it can be called as its
-interface demands, or is a factory that returns one, or a class whose instances are applications.
+"""Checks an application's signature before its first request: whether it matches the interface, or belongs to
+a factory, or to a class whose instances are applications.
 
-A plain function is asked by its code, because the module inspect imports much.
+For a plain function, its code object is examined, because the module inspect imports many other modules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CO_VARARGS, CO_COROUTINE = 0x04, 0x80
 
 
 def is_plain(thing: Any) -> bool:
-    """Return whether it is a function that no decorator has marked, so its code tells everything."""
+    """Return whether the thing is a function that no decorator has marked, so its code object is enough."""
     return type(thing) is FunctionType and not vars(thing)
 
 
@@ -47,7 +47,7 @@ def check(application: Any, arguments: tuple[str, ...]) -> None:
 
 
 def takes(thing: Any, count: int) -> bool:
-    """Return whether it can be called with that many arguments, and only these."""
+    """Return whether the thing can be called with exactly that many arguments."""
     if is_plain(thing):
         code = thing.__code__
         least = code.co_argcount - len(thing.__defaults__ or ())
@@ -66,8 +66,8 @@ def takes(thing: Any, count: int) -> bool:
 
 
 def _is_factory(thing: Any, arguments: tuple[str, ...]) -> bool:
-    """Return whether it asks for no argument. That of a request has no default, unless it has the name of
-    one."""
+    """Return whether the thing is a factory: it needs no argument, and its first parameter is not named like
+    one of `arguments`."""
     if not takes(thing, 0):
         return False
     if is_plain(thing):
@@ -88,8 +88,8 @@ def _is_factory(thing: Any, arguments: tuple[str, ...]) -> bool:
 
 
 def _makes_responses(kind: type, arguments: tuple[str, ...]) -> bool:
-    """Return whether an instance of the class is the response to a request, as in PEP 3333 and Starlette's
-    HTTPEndpoint: it is iterated or awaited. The result of a custom __new__ is not known."""
+    """Return whether instances of the class are responses, which are iterated or awaited (PEP 3333,
+    Starlette's HTTPEndpoint). A class with a custom __new__ counts as well, because its result is unknown."""
     methods = ("__iter__", "__getitem__") if arguments is WSGI else ("__await__",)
     own = any(isinstance(make, FunctionType) for make in (kind.__new__, type(kind).__call__))
     made = own or any(hasattr(kind, name) for name in methods)

@@ -5,7 +5,8 @@
     syncless.asyncio.install()
     asyncio.run(main())
 
-Callbacks run beside tasklets in one thread. One that blocks in a cooperative call blocks its own task only.
+Callbacks run beside tasklets in one thread. A callback that blocks in a cooperative call blocks only its own
+task.
 """
 
 import asyncio  # noqa: F401  # before our modules: the patch imports them as soon as it has been executed

@@ -1,7 +1,7 @@
 """The background loop of a thread: a tasklet runs it as long as the thread lives.
 
 So code in a tasklet, such as a WSGI application, can set an asyncio timer, start a task or wait for a
-coroutine without a loop of its own.
+coroutine without creating a loop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ told_of: WeakKeyDictionary[Loop, Callable[[], None]] = WeakKeyDictionary()
 
 
 class BackgroundLoop(EventLoop):
-    """Runs in a tasklet of its own from its making to close()."""
+    """An event loop that runs in its own tasklet from its creation until close()."""
 
     of_thread = True
 
@@ -56,16 +56,16 @@ class BackgroundLoop(EventLoop):
         pass  # it runs until its thread ends: that is no mistake of the program
 
     def is_running(self) -> bool:
-        """Return whether this is a callback of the loop, or another thread asks. Any other tasklet may wait
-        in run_until_complete() and run_forever(), as if the loop did not run."""
+        """Return whether the caller is a callback of the loop, or in another thread. Any other tasklet may
+        wait in run_until_complete() and run_forever(), as if the loop did not run."""
         return super().is_running() and (asyncio._get_running_loop() is self or not self._is_this_threads())
 
     def run_until_complete(self, future: Awaitable[T]) -> T:  # type: ignore[override]
-        """Wait for the future or coroutine, as await_() does: the loop runs already."""
+        """Wait for the future or coroutine, as await_() does, because the loop already runs."""
         return await_(future)
 
     def run_forever(self) -> None:
-        """Wait until stop(): the loop already runs."""
+        """Wait until stop() is called; the loop already runs."""
         self._check_closed()
         self._released = Event()
         try:
@@ -79,15 +79,15 @@ class BackgroundLoop(EventLoop):
             self._released.set()
 
     def close(self) -> None:
-        """End the loop. get_event_loop() then make another."""
+        """End the loop. get_event_loop() then creates another one."""
         if not self.is_closed():
             super().stop()
             self._tasklet.join()
 
 
 def _after_fork_in_child() -> None:
-    """The tasklets that run them did not come along. This thread's loop goes on in a new one, since a program
-    may have kept it, such as an application that was imported before its workers were forked."""
+    """Restart this thread's loop in a new tasklet: a fork drops tasklets, but the program may have kept the
+    loop, for example if workers are forked after the application was imported."""
     here = _background.get(current_loop()) if _background else None
     _background.clear()
     if here is not None and not here.is_closed():
@@ -102,7 +102,7 @@ at_fork(in_child=_after_fork_in_child)
 
 
 def background_loop() -> BackgroundLoop:
-    """Return the loop of this thread that always runs, made at the first call."""
+    """Return this thread's background loop, which the first call creates."""
     loop = _background.get(current_loop())
     if loop is None or loop.is_closed():
         loop = _background[current_loop()] = BackgroundLoop()
@@ -112,14 +112,14 @@ def background_loop() -> BackgroundLoop:
 
 
 def await_(awaitable: Awaitable[T], timeout: float | None = None) -> T:
-    """Park the tasklet until the coroutine, task or future is done; return its result or raise its exception,
-    asyncio.CancelledError if it was cancelled.
+    """Park the tasklet until the coroutine, task or future is done; return its result or raise its exception
+    (asyncio.CancelledError if it was cancelled).
 
-    It runs in the loop to which it belongs, else in the one that runs in this thread, else in the thread's
-    background loop, with a copy of the tasklet's context. After `timeout` seconds it is cancelled, and
-    TimeoutError is raised; it is also cancelled when an exception ends the wait (kill(), Timeout). Raise
-    RuntimeError if the tasklet itself runs that loop and the loop belongs to another library: waiting would
-    deadlock.
+    The awaitable runs in the loop to which it belongs, otherwise in the loop that runs in this thread,
+    otherwise in the thread's background loop, with a copy of the tasklet's context. After `timeout` seconds
+    it is cancelled, and TimeoutError is raised; it is also cancelled when an exception ends the wait (kill(),
+    Timeout). Raise RuntimeError if the tasklet itself runs that loop and the loop belongs to another library:
+    waiting would deadlock.
     """
     here = asyncio._get_running_loop()
     loop = (
@@ -142,8 +142,8 @@ def await_(awaitable: Awaitable[T], timeout: float | None = None) -> T:
 
 
 class _NoPolicy:
-    """In the place of asyncio's own policy where there is none: since Python 3.16 a thread's loop is set and
-    asked for by functions alone."""
+    """A substitute for asyncio's own policy, which Python 3.16 has removed: only functions set and return a
+    thread's loop there."""
 
     def __init__(self) -> None:
         self._local = threading.local()
@@ -173,7 +173,7 @@ HAS_POLICIES = DefaultPolicy is not _NoPolicy
 
 
 class EventLoopPolicy(DefaultPolicy):  # type: ignore[misc]
-    """New loops are EventLoops, and a thread that has set no loop has its background loop."""
+    """A policy that creates EventLoops, and gives a thread without a loop its background loop."""
 
     _loop_factory = EventLoop
 
@@ -182,7 +182,7 @@ class EventLoopPolicy(DefaultPolicy):  # type: ignore[misc]
         return background_loop() if loop is None else loop
 
     def functions(self) -> list[Callable[..., Any]]:
-        """Return those of asyncio.events that it stands behind; to be bound there where asyncio has no
+        """Return the functions of asyncio.events that use this policy, to be bound there if asyncio has no
         policies."""
 
         def get_event_loop() -> asyncio.AbstractEventLoop:
@@ -202,8 +202,8 @@ class EventLoopPolicy(DefaultPolicy):  # type: ignore[misc]
 
 
 class OfferingPolicy(DefaultPolicy):  # type: ignore[misc]
-    """As asyncio's own; but a tasklet gets its thread's background loop where no other one is set.
-    Nobody would run a loop that asyncio makes there, and its timers would pass in silence."""
+    """Works like asyncio's own policy, but gives a tasklet its thread's background loop if no other loop is
+    set. A loop that asyncio makes there would never run, and its timers would never fire."""
 
     def get_event_loop(self) -> asyncio.AbstractEventLoop:
         unset = getattr(self._local, "_loop", None) is None
@@ -226,8 +226,8 @@ def _offering(original: Callable[[], asyncio.AbstractEventLoop]) -> Callable[[],
 
 
 def offer() -> None:
-    """Make OfferingPolicy asyncio's policy, for a server that is not patched, unless the program has chosen
-    one. A loop that the program has set stays."""
+    """Make OfferingPolicy asyncio's policy in an unpatched server, unless the program has chosen a policy. A
+    loop that the program has set is kept."""
     events: Any = asyncio.events  # asyncio warns where it is asked for its policy
     if not HAS_POLICIES:
         if events.get_event_loop.__module__ != __name__:
@@ -241,8 +241,8 @@ def offer() -> None:
 
 
 def install() -> None:
-    """Make all new asyncio loops EventLoops: asyncio.run() uses one, and get_event_loop() returns a loop for
-    each thread that always runs."""
+    """Make all new asyncio loops EventLoops: asyncio.run() uses one, and get_event_loop() returns a thread's
+    background loop, which always runs."""
     if not HAS_POLICIES:
         _bind(EventLoopPolicy().functions())
         return
@@ -252,7 +252,8 @@ def install() -> None:
 
 
 def _bind(functions: Iterable[Callable[..., Any]]) -> None:
-    """Without the patch a module that has taken asyncio's own over by name keeps it."""
+    """Bind the functions in asyncio. Without the patch, a module keeps a function that it has imported by
+    name."""
     for function in functions:
         for module in (asyncio, asyncio.events):
             setattr(module, function.__name__, function)

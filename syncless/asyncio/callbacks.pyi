@@ -17,7 +17,7 @@ class Callbacks:
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
-        """Call callback(*args) in the loop's next round, in the given context or a copy of the present one.
+        """Call callback(*args) in the loop's next round, in the given context or a copy of the current one.
         Return a handle."""
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -32,17 +32,17 @@ class Callbacks:
     ) -> TimerHandle:
         """Call callback(*args) when loop.time() is `when`, in seconds. Return a handle."""
     def time(self) -> float:
-        """Return seconds of the monotonic clock."""
+        """Return the time of the monotonic clock in seconds."""
     def set_task_factory(self, factory: Callable[..., Any] | None) -> None:
-        """Tasks are made by factory(loop, coroutine); None: by asyncio.Task."""
+        """Create tasks with factory(loop, coroutine), or with asyncio.Task if the factory is None."""
     def set_debug(self, enabled: bool) -> None:
-        """In debug mode each call is checked, and handles know where they were made."""
+        """Set the debug mode, in which each call is checked, and handles record where they were created."""
     def run_forever(self) -> None:
-        """Run the loop until stop(). The calling tasklet waits; all others go on."""
+        """Run the loop until stop(). The calling tasklet waits; all others continue."""
     def stop(self) -> None:
         """Make run_forever() return after the callbacks that are due now."""
     def get_debug(self) -> bool:
-        """Each future and each task asks for it."""
+        """Return whether debug mode is on. Each future and each task calls this."""
 
 class Relay:
     def __await__(self) -> Relay: ...

@@ -179,7 +179,7 @@ cdef class Callbacks:
     # -- soon, and later -------------------------------------------------------------------------------------
 
     def call_soon(self, callback, *args, context=None):
-        """Call callback(*args) in the loop's next round, in the given context or a copy of the present one.
+        """Call callback(*args) in the loop's next round, in the given context or a copy of the current one.
         Return a handle."""
         cdef Handle handle = Handle.__new__(Handle)
         handle.fill(self.dispatcher, callback, args, context)
@@ -221,7 +221,7 @@ cdef class Callbacks:
         return handle
 
     def time(self):
-        """Return seconds of the monotonic clock."""
+        """Return the time of the monotonic clock in seconds."""
         return monotonic_ns() / 1e9
 
     # -- when a descriptor is ready --------------------------------------------------------------------------
@@ -255,7 +255,7 @@ cdef class Callbacks:
     # -- running ---------------------------------------------------------------------------------------------
 
     def run_forever(self):
-        """Run the loop until stop(). The calling tasklet waits; all others go on."""
+        """Run the loop until stop(). The calling tasklet waits; all others continue."""
         cdef Loop engine = get_loop()
         cdef Dispatcher dispatcher = self.dispatcher
         self._check_closed()
@@ -316,16 +316,16 @@ cdef class Callbacks:
         self.dispatcher.told = set()
 
     def set_debug(self, enabled):
-        """In debug mode each call is checked, and handles know where they were made."""
+        """Set the debug mode, in which each call is checked, and handles record where they were created."""
         self.dispatcher.debug = enabled
         super().set_debug(enabled)
 
     def get_debug(self):
-        """Each future and each task asks for it."""
+        """Return whether debug mode is on. Each future and each task calls this."""
         return self.dispatcher.debug
 
     def set_task_factory(self, factory):
-        """Tasks are made by factory(loop, coroutine); None: by asyncio.Task."""
+        """Create tasks with factory(loop, coroutine), or with asyncio.Task if the factory is None."""
         super().set_task_factory(factory)
         self.dispatcher.task_factory = factory
 

@@ -1,7 +1,7 @@
 """EventLoop: an asyncio event loop whose callbacks, timers and descriptors wait in the engine's own loop.
 
-Takes from callbacks.pyx how callbacks are called, and from the standard library what is built on that:
-transports, servers, child processes. Gives both the engine's way to names, signals and threads.
+callbacks.pyx calls the callbacks; transports, servers and child processes come from the standard library.
+This module connects both to the engine's name lookups, signals and threads.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ at_fork(in_child=_running.clear)  # they run in the parent only
 
 
 class _NoSelector(selectors.BaseSelector):
-    """In the place of the selector that an asyncio loop usually waits in."""
+    """Replaces the selector in which an asyncio loop usually waits."""
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         raise NotImplementedError(
@@ -69,8 +69,8 @@ class _NoSelector(selectors.BaseSelector):
 
 
 class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
-    """An asyncio event loop beside which tasklets run, and in which a call that blocks blocks its own task
-    only."""
+    """An asyncio event loop that runs beside tasklets, and in which a blocking call blocks only its own
+    task."""
 
     of_thread = False
     """Whether it is the loop that its thread always has. Its callbacks then are in that thread, not in the
@@ -115,7 +115,7 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
         self._add_callback(handle)
 
     def run_forever(self) -> None:
-        """Run the loop until stop(). The calling tasklet waits, all others go on."""
+        """Run the loop until stop(). The calling tasklet waits, and all others continue."""
         here = _running.setdefault(current_loop(), [])
         here.append(self)
         try:
@@ -124,7 +124,7 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
             here.remove(self)
 
     def close(self) -> None:
-        """Close the loop, which must not be running. Callbacks that are due are not called any more."""
+        """Close the loop, which must not be running. Callbacks that are due are no longer called."""
         if self.is_closed():
             return
         super().close()
@@ -175,10 +175,10 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
     # -- child processes -------------------------------------------------------------------------------------
 
     async def _make_subprocess_transport(self, *args: Any, **settings: Any) -> Any:
-        """Fact: here starting a program may wait in the task that does it, while others run. Danger: one of
-        them cancels the task, all that it awaits afterwards is there already, and so CancelledError is raised
-        at the task's end, when nobody ends the child any more. Decision: such a task awaits once more.
-        Guarded by tests/patches/test_asyncio.py."""
+        """Fact: here the task that starts a program may wait while others run. Danger: another task cancels
+        it, everything that it awaits afterwards is already done, and CancelledError is raised at the task's
+        end, when no code ends the child. Decision: such a task awaits once more. Guarded by
+        tests/patches/test_asyncio.py."""
         transport = await super()._make_subprocess_transport(*args, **settings)
         task: Any = asyncio.current_task()
         if task is not None and getattr(task, "_must_cancel", False):
@@ -193,7 +193,7 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
     # -- signals ---------------------------------------------------------------------------------------------
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
-        """Call callback(*args) in the loop when the signal arrives. Only in the main thread."""
+        """Call callback(*args) in the loop when the signal arrives. This works only in the main thread."""
         if coroutines.iscoroutine(callback) or inspect.iscoroutinefunction(callback):
             raise TypeError("coroutines cannot be used with add_signal_handler()")
         self._check_signal(sig)
@@ -245,20 +245,20 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
         proto: int = 0,
         flags: int = 0,
     ) -> Any:
-        """socket.getaddrinfo() by the cooperative resolver, without a thread."""
+        """Call socket.getaddrinfo() of the cooperative resolver, without a thread."""
         look_up = dns.getaddrinfo if socket.getaddrinfo is _getaddrinfo else socket.getaddrinfo
         return await call_in_tasklet(self, look_up, host, port, family, type, proto, flags)
 
     async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
-        """socket.getnameinfo() by the cooperative resolver."""
+        """Call socket.getnameinfo() of the cooperative resolver."""
         look_up = dns.getnameinfo if socket.getnameinfo is _getnameinfo else socket.getnameinfo
         return await call_in_tasklet(self, look_up, sockaddr, flags)
 
     @property
     def executor(self) -> str:
-        """Where run_in_executor(None, ...) and asyncio.to_thread() make their calls: in real OS "threads",
-        also under the patch, or in "tasklets", which are lighter but must not wait in C. Unless you set it,
-        the patch lets synchronous handlers of some frameworks run in tasklets."""
+        """The place where run_in_executor(None, ...) and asyncio.to_thread() make their calls: real OS
+        "threads", even under the patch, or "tasklets", which are lighter but must not wait in C. Unless you
+        set it, the patch runs synchronous handlers of some frameworks in tasklets."""
         return self._executor or "threads"
 
     @executor.setter
@@ -268,7 +268,7 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
         self._executor = value
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
-        """Call func(*args) in the executor; for None see `executor`."""
+        """Call func(*args) in the executor; the property `executor` decides what None means."""
         if executor is None and self._default_executor is self._threads:
             self._check_default_executor()
             if self._executor == "tasklets" or (
@@ -300,13 +300,13 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
 
 
 def running_loop() -> EventLoop | None:
-    """Return the EventLoop that runs in this thread, the last that was started if there are several."""
+    """Return the EventLoop that runs in this thread; if there are several, the one that was started last."""
     here = _running.get(current_loop())
     return here[-1] if here else None
 
 
 def new_event_loop() -> EventLoop:
-    """Return a new EventLoop: asyncio.run(main(), loop_factory=new_event_loop), from Python 3.12 on."""
+    """Return a new EventLoop, for asyncio.run(main(), loop_factory=new_event_loop) from Python 3.12 on."""
     return EventLoop()
 
 
@@ -314,15 +314,16 @@ _SelectorDatagramTransport: Any = selector_events._SelectorDatagramTransport  # 
 
 
 class _NoName(str):
-    """The name of a connected peer that has none, such as the other end of a socketpair. The base takes an
-    empty one for a peer that is missing, and then sends to the address None."""
+    """An empty name that counts as true, for a connected peer without a name, such as the other end of a
+    socketpair. The base class treats a plain empty name as a missing peer, and then sends to the address
+    None."""
 
     def __bool__(self) -> bool:
         return True
 
 
 class DatagramTransport(_SelectorDatagramTransport):  # type: ignore[misc]
-    """Made by create_datagram_endpoint()."""
+    """The transport that create_datagram_endpoint() creates."""
 
     def __init__(self, loop: Any, sock: Any, *args: Any, **settings: Any) -> None:
         super().__init__(loop, sock, *args, **settings)
@@ -330,7 +331,7 @@ class DatagramTransport(_SelectorDatagramTransport):  # type: ignore[misc]
             self._extra["peername"] = _NoName()
 
     def sendto(self, data: Any, addr: Any = None) -> None:
-        """Send the datagram to the address, or to the peer of a connected endpoint. Never waits."""
+        """Send the datagram to the address, or to the peer of a connected endpoint. This never waits."""
         if self._sock is None:  # connection_lost() was called; the base looks for that in connected ones only
             logger.warning("socket.send() raised exception.")
         else:
@@ -341,16 +342,16 @@ _original_uncancel: Any = getattr(Task, "uncancel", None)
 
 
 def mend_uncancel(now: bool) -> None:
-    """Task.uncancel() of Python 3.13, for Python 3.11 and 3.12.
+    """Give Python 3.11 and 3.12 the Task.uncancel() of Python 3.13.
 
-    Fact: cancel() marks a task, whose next await raises CancelledError. asyncio.timeout() and TaskGroup
-    call it for their block, and uncancel() when the block ends. Danger: here they may call it while the
-    block waits in a call that blocks. If that call is the last thing in the block, the mark outlives the
-    block, and an await after it raises. In any other loop the task cannot be running then. Decision: as
-    since Python 3.13, uncancel() takes the mark away with the last request. Price: one Python call for each
-    timeout that was over. Guarded by tests/asyncio/test_cancellation.py.
+    Fact: cancel() marks a task, whose next await raises CancelledError. asyncio.timeout() and TaskGroup call
+    cancel() for their block, and uncancel() when the block ends. Danger: here they may call cancel() while
+    the block waits in a blocking call. If that call is the last one in the block, the mark outlives the
+    block, and a later await raises. In any other loop the task cannot be running then. Decision: as in Python
+    3.13, uncancel() removes the mark with the last request. Price: one Python call per expired timeout.
+    Guarded by tests/asyncio/test_cancellation.py.
 
-    `now`: or else the original is put back.
+    If `now` is false, the original is restored.
     """
     if not LEAVES_MARK_OF_CANCELLATION:
         return

@@ -29,8 +29,8 @@ class Site(NamedTuple):
 
 
 def waiting_site(why: str) -> Site | None:
-    """Return the running code, which is about to wait, as its author would look for it: the innermost line
-    that is no library's, and the function of the library that it calls. None for a library's own callback."""
+    """Return where the running code is about to wait, in its author's view: the innermost line outside
+    libraries, and the library function that this line calls. Return None for a library's own callback."""
     frame: FrameType | None = sys._getframe(1)
     inner = None
     while frame is not None and _is_library(frame):
@@ -78,7 +78,7 @@ def tell_failure(loop: Any, handle: Any, error: BaseException) -> None:
 
 
 def tell_slow(loop: Any, handle: Any, callback: Any, seconds: float) -> None:
-    """Report, in debug mode, a callback that blocked the loop for so long."""
+    """Report a callback that blocked the loop for that many seconds, in debug mode."""
     if seconds >= loop.slow_callback_duration:
         task = getattr(callback, "__self__", None)
         logger.warning(

@@ -1,4 +1,4 @@
-"""Between the two worlds: a coroutine waits for a tasklet, a tasklet waits for a coroutine."""
+"""Lets a coroutine wait for a tasklet, through a future."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ T = TypeVar("T")
 class TaskletCall(asyncio.Future[T]):
     """TaskletCall(loop, function): a future for the result of function() in a new tasklet.
 
-    Cancelling it kills the tasklet at once: one that waits in a queue would else take an item meanwhile. If
-    the task that awaits it is cancelled when the result is already there, an item goes back to its
-    `syncless.Queue`, and a lock or semaphore is released.
+    Cancelling the future kills the tasklet immediately: otherwise a tasklet that waits for a queue could
+    still take an item. If the awaiting task is cancelled when the result already exists, an item goes back to
+    its `syncless.Queue`, and a lock or semaphore is released.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, function: Callable[[], T]):
@@ -31,7 +31,7 @@ class TaskletCall(asyncio.Future[T]):
         self._tasklet: Tasklet[None] | None = spawn(self._run)
 
     def take_slot(self) -> None:
-        """It is called as by a pool's thread."""
+        """Run the tasklet in a slot, like a call in a pool's thread."""
         if self._tasklet is not None:
             in_slot(self._tasklet)
 
@@ -63,7 +63,8 @@ class TaskletCall(asyncio.Future[T]):
             self._settle(self._deliver, value)
 
     def _settle(self, settle: Callable[..., None], *args: Any) -> None:
-        """Another loop may wait for descriptors in this thread, and would not notice."""
+        """Settle the future. Another library's loop may be waiting for descriptors in this thread, and must
+        be woken."""
         loop = self.get_loop()
         if loop.is_closed():
             return
@@ -90,12 +91,12 @@ class TaskletCall(asyncio.Future[T]):
 def call_in_tasklet(
     loop: asyncio.AbstractEventLoop, function: Callable[..., T], *args: Any, **kwargs: Any
 ) -> TaskletCall[T]:
-    """Return a future of the loop for what function(*args, **kwargs) returns or raises in a new tasklet."""
+    """Return a future of the loop for the outcome of function(*args, **kwargs) in a new tasklet."""
     return TaskletCall(loop, partial(function, *args, **kwargs))
 
 
 def _take_back(function: Any, value: Any) -> None:
-    """Give back a value that nobody will receive: an item of a queue, or a lock."""
+    """Give back a value that will not be received: an item of a queue, or a lock."""
     method = function.func if isinstance(function, partial) else function
     owner: Any = getattr(method, "__self__", None)
     name = getattr(method, "__name__", "")
@@ -107,8 +108,8 @@ def _take_back(function: Any, value: Any) -> None:
 
 
 def _storable(error: BaseException) -> BaseException:
-    """As asyncio does: a StopIteration would end the coroutine that waits, and there are two
-    CancelledErrors."""
+    """Return the error in a form that a future can hold, as asyncio does: a StopIteration would end the
+    waiting coroutine, and there are two CancelledErrors."""
     if isinstance(error, StopIteration):
         stored = RuntimeError("the function raised StopIteration")
         stored.__cause__ = error
@@ -119,11 +120,11 @@ def _storable(error: BaseException) -> BaseException:
 
 
 def in_tasklet(function: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio.Future[T]:
-    """Awaitable: runs function(*args, **kwargs), which may block, in a tasklet, and gives what it returns or
-    raises. It runs with a copy of the current context.
+    """Run function(*args, **kwargs), which may block, in a tasklet with a copy of the current context. Return
+    an awaitable for the result or exception.
 
-    As asyncio.to_thread(), without a thread. For code that waits in C, which tasklets cannot share a thread
-    with, use asyncio.to_thread(). Cancelling the future kills the tasklet. Raise RuntimeError if no loop
+    This is asyncio.to_thread() without a thread. For code that waits in C, and would block the other
+    tasklets, use asyncio.to_thread(). Cancelling the future kills the tasklet. Raise RuntimeError if no loop
     runs.
     """
     return call_in_tasklet(asyncio.get_running_loop(), function, *args, **kwargs)

@@ -1,8 +1,8 @@
-"""The command line: serve an application, or run, console, status and trace.
+"""The command line: serve (the default), run, console, status and trace.
 
-``syncless APP`` serves, ``run`` runs a patched program, ``console`` is a prompt, ``status`` shows what a
-server does, ``trace`` what its tasklets do. ``syncless`` and ``python -m syncless`` are the same. Each
-command has its own file. arguments.py has the options of the serving command.
+``syncless APP`` serves an application, ``run`` runs a patched program, ``console`` opens a prompt, ``status``
+shows what a server does, ``trace`` records what its tasklets do. ``syncless`` and ``python -m syncless`` are
+the same. Each command has its own file. arguments.py has the options of the serving command.
 """
 
 from __future__ import annotations

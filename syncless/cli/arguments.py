@@ -1,4 +1,4 @@
-"""The options of the serving command (server/options.py), as argparse knows them."""
+"""The parser for the options of the serving command (server/options.py)."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ example:
 
 
 def parse(arguments: list[str]) -> Chosen:
-    """Return all options: from the command line, the environment and the file, or their defaults. If one is
-    wrong, it prints a message and raises SystemExit."""
+    """Return all options, from the command line, the environment, the file or the defaults. If an option is
+    wrong, print a message and raise SystemExit."""
     parser = make_parser()
     known = Options()
     try:
@@ -190,7 +190,7 @@ def parse(arguments: list[str]) -> Chosen:
 
 
 def _refuse_of_others(parser: Parser, path: str, options: argparse.Namespace) -> None:
-    """Refuse a file that others can change if root reads it before switching to another user."""
+    """Refuse a file that other users can change if root reads it before switching to another user."""
     if (options.user or options.group) and path and is_privileged() and not only_roots(path):
         parser.error(
             f"{path}: root reads this file before switching to another user, so only root may be able to "

@@ -1,7 +1,7 @@
-"""Where options come from besides the command line: a TOML file, and the environment.
+"""The sources of options besides the command line: a TOML file and the environment.
 
 The source nearest to the user wins: the command line, then ``SYNCLESS_*`` variables, then the file, then
-``PORT`` and ``WEB_CONCURRENCY``, which a platform sets for every program, then the defaults. Keys are the
+``PORT`` and ``WEB_CONCURRENCY``, which a platform sets for every program, then the defaults. The keys are the
 names of the options, see server/options.py.
 """
 
@@ -77,7 +77,7 @@ MOST_BYTES = 1_000_000
 
 
 class ConfigError(ValueError):
-    """The file or a variable is wrong. The message says where, and what was probably meant."""
+    """An error in the file or in a variable. The message says where, and what was probably meant."""
 
 
 class Options:
@@ -95,8 +95,8 @@ class Options:
     # -- a file --
 
     def from_file(self, path: str | None) -> tuple[Values, str]:
-        """Return the options of that file, or of the first file in FILES that has options; and its name.
-        Raise ConfigError or OSError on failure."""
+        """Return the options of that file, or of the first file in FILES that has options, and the file's
+        name. Raise ConfigError or OSError on failure."""
         for name in FILES if path is None else (path,):
             try:
                 with of_option("--config"):
@@ -159,8 +159,9 @@ class Options:
     # -- the environment --
 
     def from_variables(self, environ: Mapping[str, str]) -> Values:
-        """Return the options of SYNCLESS_*: lists separated by commas, true or false, SYNCLESS_LIMIT_name for
-        limits. Other names get a warning: the prefix is not ours alone. Raise ConfigError on failure."""
+        """Return the options from SYNCLESS_* variables: commas separate the items of lists, switches are true
+        or false, SYNCLESS_LIMIT_name sets a limit. An unknown name causes a warning: others may use the
+        prefix, too. Raise ConfigError on failure."""
         values: Values = {}
         limits: dict[str, Any] = {}
         names = [*self.names, *(f"limit_{name}" for name in defaults())]
@@ -202,7 +203,7 @@ class Options:
 
 @contextlib.contextmanager
 def of_option(name: str) -> Iterator[None]:
-    """Make an error in the block name the option beside its file."""
+    """Put the option before the file name in errors that the block raises."""
     try:
         yield
     except ConfigError as error:
@@ -212,7 +213,7 @@ def of_option(name: str) -> Iterator[None]:
 
 
 def reason_of(error: OSError) -> str:
-    """Return the text of the error for users."""
+    """Return the text of the error that users see."""
     return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
 
 
@@ -256,7 +257,7 @@ def _limits(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _line(text: str, key: str) -> str:
-    """ ":" and the number of the line on which the key stands in a TOML file; "" if it is not found."""
+    """Return ":" and the line number of the key in a TOML file, or "" if it is not found."""
     found = key and re.search(
         rf"^[ \t]*(?:\[[\w.]*)?[\"']?{re.escape(key)}[\"']?[ \t]*[=\].]", text, re.MULTILINE
     )
@@ -264,7 +265,7 @@ def _line(text: str, key: str) -> str:
 
 
 def _read_toml(name: str, text: str) -> Mapping[str, Any]:
-    """Return the parsed file. Raise ConfigError if it is malformed."""
+    """Return the parsed file. Raise ConfigError if the file is malformed."""
     try:
         import tomllib  # type: ignore[import-not-found]  # takes long to load
     except ImportError:  # it is there since Python 3.11
@@ -293,7 +294,7 @@ def _scalar(option: Option, value: Any) -> Any:
 
 
 def _items(option: Option, value: Any) -> list[tuple[str, Any]]:
-    """Return the items of a table in a file, or of the parts of a variable."""
+    """Return the items of a table in a file, or of the list in a variable."""
     if isinstance(value, list):
         return [option.read(_is(str, one)) for one in value]
     rows = _limits(_table(value)) if option.name == "limits" else _table(value)
@@ -303,7 +304,7 @@ def _items(option: Option, value: Any) -> list[tuple[str, Any]]:
 
 
 def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of a table and of nested tables, by dotted keys."""
+    """Yield the values of a table and of nested tables, with dotted keys."""
     for key, value in table.items():
         if isinstance(value, Mapping) and value:
             yield from _leaves(value, f"{before}{json.dumps(key)}.")
@@ -312,7 +313,7 @@ def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
 
 
 def show(values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
-    """Return the options as a syncless.toml, each with its source."""
+    """Return the options as the text of a syncless.toml, each with its source."""
     lines, tables = [], []
     for dest, value in values.items():
         name, source = TABLES.get(dest, dest), sources.get(dest, "default")

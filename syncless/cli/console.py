@@ -43,7 +43,7 @@ BANNER = (
 
 
 def interact(namespace: dict[str, Any] | None = None) -> None:
-    """Read and run statements until the end of the input. Tasklets go on meanwhile if input() is patched
+    """Read and run statements until the end of the input. Tasklets keep running if input() is patched
     (patch_all())."""
     import code  # not before, because code.py in the working directory is an application, mostly
 

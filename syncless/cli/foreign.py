@@ -1,9 +1,9 @@
 """Options of other servers that users type out of habit. An option with an equivalent here is accepted; for
 any other a message says what to write instead.
 
-peers.py has the options that are not taken, and the tables of the pages.
+peers.py has the options that are refused, and the tables of the pages.
 
-The settings of a `gunicorn.conf.py` become options by the same tables.
+The same tables translate the settings of a `gunicorn.conf.py`.
 """
 
 from __future__ import annotations
@@ -147,12 +147,12 @@ BARE = {"--http2": PROTOCOLS}
 
 
 class Foreign(Exception):
-    """An option that is not taken; the text says what to write."""
+    """An option that is refused; the text says what to write instead."""
 
 
 def translated(arguments: Sequence[str], spelled: dict[str, str] | None = None) -> list[str]:
-    """Return the arguments with our options in the place of others'. Foreign. ``spelled``: gets for each of
-    ours what has been written."""
+    """Return the arguments with the options of other servers replaced by ours. Raise Foreign if there is no
+    equivalent. ``spelled`` receives what the user has written for each of our options."""
     spelled = {} if spelled is None else spelled
     rest = list(arguments)
     ours: list[str] = []
@@ -199,8 +199,8 @@ def translated(arguments: Sequence[str], spelled: dict[str, str] | None = None) 
 
 
 def _by_value(name: str, value: str) -> list[str] | None:
-    """Return our options for one whose value shows the intention, or None. Raise Foreign if there is no
-    equivalent."""
+    """Return our options for a foreign option whose value shows the intention, or None. Raise Foreign if
+    there is no equivalent."""
     pattern, instead = BY_VALUE.get(name, ("", ""))
     if not pattern or not re.fullmatch(pattern, value):
         return None
@@ -210,7 +210,7 @@ def _by_value(name: str, value: str) -> list[str] | None:
 
 
 def _made_of(given: dict[str, str], trust: bool | None, others: list[str]) -> list[str]:
-    """Return the options that several of theirs make together."""
+    """Return our options for combinations of foreign options."""
     made = []
     if HOST in given or PORT in given:
         host, port = (given.get(name, TOGETHER[name]) for name in (HOST, PORT))
@@ -274,8 +274,8 @@ SETTINGS = {
 
 
 def options_of(path: str) -> list[str]:
-    """Return the settings of the file as arguments of a command line. Raise Foreign, which names the settings
-    that need a message."""
+    """Return the settings of the file as arguments of a command line. Raise Foreign, which lists the settings
+    that are refused."""
     with of_option("--config"):
         text = text_of(path)
     settings: dict[str, Any] = {"__file__": path, "__name__": "__config__"}

@@ -1,8 +1,8 @@
-"""The text of ``syncless --help``: the common options. And that of ``syncless --help-all``: all options in
-groups, each limit with its default. Colour on a terminal.
+"""The help: ``syncless --help`` shows the common options, ``syncless --help-all`` all options in groups and
+each limit with its default. Help has colours on a terminal.
 
-Takes the parser's groups (arguments.py) and the texts below the fields of Limits. Since Python 3.14 argparse
-has colours of its own. They are off, so that help looks the same everywhere.
+The texts come from the parser's groups (arguments.py) and the docstrings of the fields of Limits. The colours
+that argparse has since Python 3.14 are off, so that help looks the same everywhere.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WORDS = {"expected one argument": "needs a value"}
 
 
 def is_written(name: str, word: str) -> bool:
-    """Return whether the word of a command line is that option."""
+    """Return whether a word of the command line is that option."""
     return word.partition("=")[0] == name or (len(name) == 2 and name[0] == "-" and word.startswith(name))
 
 
@@ -114,7 +114,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class HelpAll(argparse.Action):
-    """``--help-all``"""
+    """The action of ``--help-all``."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         assert isinstance(parser, Parser)
@@ -125,7 +125,7 @@ class HelpAll(argparse.Action):
 
 
 class Version(argparse.Action):
-    """``--version``"""
+    """The action of ``--version``."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         print(features())
@@ -133,14 +133,14 @@ class Version(argparse.Action):
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Return ``-b, --bind ADDRESS`` instead of ``-b ADDRESS, --bind ADDRESS``."""
+    """Formats options as ``-b, --bind ADDRESS`` instead of ``-b ADDRESS, --bind ADDRESS``."""
 
     def __init__(self, prog: str, **options: Any):
         width = min(WIDEST, argparse.HelpFormatter(prog)._width)
         super().__init__(prog, max_help_position=COLUMN, width=width)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Wrap a sentence, and leave lines as they are."""
+        """Wrap a text of one line, and leave other texts as they are."""
         return super()._fill_text(text, width, indent) if "\n" in text else textwrap.fill(text, width)
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
@@ -151,7 +151,7 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def is_colourful(stream: IO[str]) -> bool:
-    """Return whether escape sequences may be written there; see https://no-color.org."""
+    """Return whether the stream accepts escape sequences; see https://no-color.org."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -162,7 +162,7 @@ def painted(text: str) -> str:
 
 
 def limit_rows() -> list[argparse.Action]:
-    """Return each limit, as a row of the help that is no option."""
+    """Return a row of the help for each limit; the rows are not options."""
     texts = explained()
     return [
         argparse.Action(
@@ -188,7 +188,7 @@ def measure(name: str, value: Any) -> str:
 
 
 def explained() -> dict[str, str]:
-    """Return the sentences below the fields of Limits; none where its source is not installed."""
+    """Return the docstrings of the fields of Limits; the result is empty if the source is not installed."""
     import ast  # it and inspect take long to load
     import inspect
 

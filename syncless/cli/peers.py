@@ -1,6 +1,6 @@
-"""Options of other servers, and what stands for them here: the tables of docs/moving/gunicorn.md and
-docs/moving/uwsgi.md, which ``python -m scripts.docs.options`` writes from these rows, and what the command
-answers to an option of theirs. foreign.py has those that the command takes.
+"""Options of other servers, and their equivalents here: the rows of the tables in docs/moving/gunicorn.md and
+docs/moving/uwsgi.md (``python -m scripts.docs.options`` writes them), and the command's advice. foreign.py
+has the options that the command accepts.
 """
 
 from __future__ import annotations
@@ -640,7 +640,7 @@ UWSGI = (
 
 
 def of_gunicorn() -> set[str]:
-    """Return the options of its column."""
+    """Return the options in gunicorn's column."""
     return {
         name
         for rows in TABLE.values()
@@ -660,7 +660,7 @@ def answer(name: str) -> str:
 
 
 def _sentence(cell: str) -> str:
-    """Return the text of a cell as what to do."""
+    """Return the text of a cell as advice."""
     word, colon, rest = cell.partition(": ")
     if word in ("not supported", "none"):
         return f"leave it out{colon}{rest}"
@@ -670,7 +670,7 @@ def _sentence(cell: str) -> str:
 
 
 def _cells() -> Iterator[tuple[list[str], str]]:
-    """Yield the options of each row, and our cell."""
+    """Yield the foreign options of each row, with our cell."""
     for rows in TABLE.values():
         for row in rows:
             yield re.findall(r"`(--?[^`\s]+)`", " ".join(row[1:5])), row.ours

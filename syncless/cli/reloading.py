@@ -1,8 +1,7 @@
-"""``--reload`` and ``--reload-certificates``: a process beside the master watches files and sends it SIGHUP
-when one changes, so that new workers replace the old ones, or the certificates are read again.
+"""``--reload`` and ``--reload-certificates``: a process beside the master watches files and sends the master
+SIGHUP when a file changes, so that new workers replace the old ones, or the certificates are reloaded.
 
-That process is watching.py. It is separate because the master forks, which a process with threads should not
-do.
+That process, watching.py, is separate because the master forks, which a process with threads should not do.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ PAUSE_SECONDS = 0.05
 
 @contextlib.contextmanager
 def watched(paths: list[str], what: str = "code") -> Iterator[None]:
-    """Watch files while the block runs, and from before it begins, so that no change after an import is
-    missed. A change sends SIGHUP. ``what``: "code", below these paths, too; or "certificates", whose files
-    they are. Raise OSError if a path does not exist."""
+    """Watch files from before the block until its end, so that no change after an import is missed. A change
+    sends SIGHUP. ``what`` is "code" (the paths are watched in addition), or "certificates" (the paths are the
+    files). Raise OSError if a path does not exist."""
     for path in paths:
         os.stat(path)
     command = [sys.executable, "-m", "syncless.cli.watching", what, str(os.getpid()), *paths]
@@ -46,8 +45,8 @@ def watched(paths: list[str], what: str = "code") -> Iterator[None]:
 
 
 def until_it_starts(serve: Callable[[], T]) -> T | None:
-    """Call serve(), and while no worker can start, again after each change of a file. Return None if SIGTERM
-    or SIGINT ends the wait."""
+    """Call serve(), and call it again after each change of a file while no worker can start. Return None if
+    SIGTERM or SIGINT ends the wait."""
     came: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:

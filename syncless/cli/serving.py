@@ -1,7 +1,7 @@
-"""``syncless APP``: serves an application.
+"""``syncless APP`` serves an application.
 
-Exit status: 0 after a graceful stop, 1 if it cannot listen or open a file, 2 if the command line or the
-application is wrong, 3 if no worker could start.
+The exit status is 0 after a graceful shutdown, 1 if the server cannot listen or open a file, 2 if the command
+line or the application is wrong, 3 if no worker could start.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from syncless.wsgi import (
 
 
 def serve_command(arguments: list[str]) -> int:
-    """Serve until a signal stops it. Return the exit status."""
+    """Serve until a signal stops the server. Return the exit status."""
     options = parse(arguments)
     name = str(Declared(names_of(options)))
     becomes = options.user is not None or options.group is not None  # and imports then
@@ -112,7 +112,8 @@ def serve_command(arguments: list[str]) -> int:
 
 
 def _check(options: argparse.Namespace, application: Any, settings: dict[str, Any]) -> None:
-    """Look at all that `serve` would use, in its order: what is the user's is imported by the user."""
+    """Check everything that `serve` would use, in the same order: the user's code is imported as that
+    user."""
     privileges = Privileges.of(options.user, options.group)
     native, threads = settings.pop("native"), settings.pop("native_threads")
     program = arguments_of(options, PROGRAM)
@@ -133,7 +134,7 @@ def _check(options: argparse.Namespace, application: Any, settings: dict[str, An
 
 
 def names_of(options: argparse.Namespace) -> Any:
-    """Return the application's name, or those of several by their paths."""
+    """Return the application's name, or the names of several applications by path."""
     named = {"/": options.application} if options.application else {}
     mounts = dict(options.mounts)
     return {**named, **mounts} if mounts else options.application
@@ -156,7 +157,7 @@ def _refuse_file(error: OSError, options: Chosen, status: int) -> int:
 
 
 def _refuse(application: str, error: Exception, options: Chosen) -> int:
-    """Say why it cannot be served; the exit status."""
+    """Print why the application cannot be served, and return the exit status."""
     if isinstance(error, ApplicationFailed):
         print(f"syncless: {application} raised an error:\n{error}", end="", file=sys.stderr)
     else:
@@ -165,7 +166,7 @@ def _refuse(application: str, error: Exception, options: Chosen) -> int:
 
 
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of a `Server` for these options. Raise TypeError, ValueError."""
+    """Return the arguments of a `Server` for these options. Raise TypeError or ValueError on failure."""
     binds = [*options.bind, *(f"fd:{fd}" for fd in options.fd)] or [f"fd:{fd}" for fd in systemd_fds()]
     return {
         **arguments_of(options, SERVER),
@@ -177,7 +178,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def arguments_of(options: argparse.Namespace, where: str) -> dict[str, Any]:
-    """Return the options that are arguments there, as its caller writes them."""
+    """Return the options that are arguments of `where`, in the form in which a caller writes them."""
     arguments = {}
     for option in ROWS:
         if option.where == where and option.name in options:
@@ -188,7 +189,7 @@ def arguments_of(options: argparse.Namespace, where: str) -> dict[str, Any]:
 
 
 def certificates_of(options: argparse.Namespace) -> list[str]:
-    """Return the files that SIGHUP reads again."""
+    """Return the files that are read again after SIGHUP."""
     others = [files for _, files in options.certificates]
     named = [file for files in others for file in ([files] if isinstance(files, str) else files)]
     return [file for file in (options.certfile, options.keyfile, options.client_ca, *named) if file]

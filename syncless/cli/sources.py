@@ -1,5 +1,5 @@
-"""Errors of `serve` and `Server` in the words of whoever runs the command: an argument becomes the option,
-the variable, or the key of a file that has set it.
+"""Rewords errors of `serve` and `Server` for users of the command: an argument becomes the option, the
+variable, or the key of a file that has set it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OF_CALLERS = {
 
 
 class Chosen(argparse.Namespace):
-    """The options, and beside them (not in their `vars`) where they come from."""
+    """The options and their sources; `vars` does not include the sources."""
 
     __slots__ = ("sources", "spelled")
     sources: dict[str, str]
@@ -30,7 +30,7 @@ class Chosen(argparse.Namespace):
 
 
 def as_written(message: str, options: Chosen) -> str:
-    """Return the message with the names of arguments and limits as the user has written them."""
+    """Return the message with arguments and limits named as the user has written them."""
     for option in ROWS:
         name = OF_CALLERS.get(option.name, option.name)
         known = next((row for row in ROWS if row.name == name), option)
@@ -49,7 +49,7 @@ def as_written(message: str, options: Chosen) -> str:
 
 
 def written(option: Option, options: Chosen) -> str:
-    """Return the option by its source."""
+    """Return the option as it is written in its source."""
     source = options.sources.get(option.name, "command line")
     word = option.word or f"--{option.name.replace('_', '-')}"
     return _by_source(source, option.name.replace("_", "-"), options.spelled.get(word, word))

@@ -1,6 +1,6 @@
 """``syncless status`` shows in a terminal what a server with a status address is doing.
 
-Exit status: 0, or 1 if no server answers, 2 if the command line is wrong.
+The exit status is 0 on success, 1 if no server responds, 2 if the command line is wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BOLD, QUIET, RED, YELLOW, GREEN = "1", "2", "31", "33", "32"
 
 
 class NoStatus(Exception):
-    """No server has answered with its status; the text says what to do."""
+    """No server has responded with its status; the text says what to do."""
 
 
 def status(arguments: list[str]) -> int:
@@ -72,7 +72,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _configured(file: str | None) -> str:
-    """Return the address that a server started here would have. NoStatus, ConfigError, OSError."""
+    """Return the address that a server started here would have. Raise NoStatus, ConfigError or OSError on
+    failure."""
     known = Options()
     found, name = known.from_file(file or os.environ.get("SYNCLESS_CONFIG"))
     found |= known.from_variables(os.environ)
@@ -88,7 +89,7 @@ def _configured(file: str | None) -> str:
 
 
 def ask(text: str, bind: Bind) -> str:
-    """Return the status as JSON. NoStatus."""
+    """Return the status as JSON. Raise NoStatus on failure."""
     import http.client  # takes long to load
 
     connection = http.client.HTTPConnection("localhost", timeout=SECONDS)
@@ -129,7 +130,7 @@ def _connect(bind: Bind) -> socket.socket:
 
 
 def _watch(text: str, bind: Bind) -> int:
-    """Refresh the status until Ctrl-C. A restarted server is found again."""
+    """Refresh the status until Ctrl-C, even after a restart of the server."""
     terminal = sys.stdout.isatty()
     colour = is_colourful(sys.stdout)
     shown = lines(json.loads(ask(text, bind)), _width(), colour)
@@ -169,7 +170,7 @@ def _paint(text: str, how: str, colour: bool) -> str:
 
 
 def lines(told: dict[str, Any], width: int, colour: bool) -> list[str]:
-    """Return the status as text, each line as wide as that at most."""
+    """Return the status as lines of text, each at most `width` characters wide."""
     ready = told["ready"]
     totals, workers = told["totals"], told["workers"]
     now = told["history"][-1] if told["history"] else None
@@ -230,7 +231,7 @@ def _worker(worker: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _state(worker: dict[str, Any]) -> tuple[str, str]:
-    """Return the state in words, and their colour."""
+    """Return the state as text, and its colour."""
     if not worker["answers"]:
         return f"no response for {duration(worker['silent_seconds'])}", RED
     if worker.get("held_seconds", 0.0) > 0.2:

@@ -1,4 +1,4 @@
-"""``syncless trace PID``: what the tasklets of a process do and wait for, as a file for Perfetto."""
+"""``syncless trace PID`` records what the tasklets of a process do and wait for, as a file for Perfetto."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """``python -m syncless.cli.watching code|certificates PID PATH ...``: the process that ``--reload`` and
 ``--reload-certificates`` start beside the master.
 
-For code it watches the working directory for Python and TOML files, and further paths for any file. Of
-certificates it watches the folders of the files, whose names may be symbolic links that are put elsewhere. It
-sends SIGHUP to the master when one changes. Needs watchfiles. It is a program, which nothing imports.
+For code, it watches the Python and TOML files in the working directory, and all files below further paths.
+For certificates, it watches the folders of the files, which may be symbolic links that are redirected. A
+change sends SIGHUP to the master. This needs watchfiles. No other module imports this program.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOK_MILLISECONDS = 500
 
 
 class Begun:
-    """Is asked whether to stop as soon as the files are watched, and tells the master so by a line."""
+    """A stop event whose first check, when the files are watched, prints a line for the master."""
 
     def __init__(self, paths: list[str]):
         self._paths = paths
@@ -39,8 +39,8 @@ class Begun:
 
 
 def forget_bytecode(path: str) -> None:
-    """Python tells by a file's size and its time in whole seconds whether it has compiled it: one that is
-    saved twice within a second may be taken for the one before."""
+    """Remove the compiled code of a file. Python compares only a file's size and its time in whole seconds,
+    so it may miss the second of two changes within a second."""
     for level in ("", "1", "2"):
         compiled = importlib.util.cache_from_source(path, optimization=level)
         with contextlib.suppress(OSError), Place(compiled) as place:
@@ -48,8 +48,8 @@ def forget_bytecode(path: str) -> None:
 
 
 def look(path: str) -> tuple[int, ...]:
-    """Return values that differ once a file, or the link to it, has been replaced or written; () if there is
-    no file."""
+    """Return values that change when a file, or the link to it, is replaced or written; () if there is no
+    file."""
     try:
         about = os.stat(path)
     except OSError:
@@ -58,8 +58,8 @@ def look(path: str) -> tuple[int, ...]:
 
 
 def watch_certificates(master: int, paths: list[str]) -> None:
-    """A certificate and its key are often replaced one after the other: it waits for a second in which no
-    file of their folders changes."""
+    """Watch certificates. A certificate and its key are often replaced one after the other, so a signal is
+    sent after a second without changes in their folders."""
     from watchfiles import watch
 
     seen = {path: look(path) for path in paths}

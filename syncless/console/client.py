@@ -1,4 +1,4 @@
-"""The side of the terminal: lines are edited and completed here, and run in the process."""
+"""The terminal's side of a console: lines are edited and completed here, and run in the process."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ class _Connection:
         self.sock.close()
 
     def run(self, source: str, output: TextIO) -> bool:
-        """Run the source and show its output. Return whether it is incomplete. Ctrl-C interrupts it."""
+        """Run the source and show its output. Return whether the source is incomplete. Ctrl-C interrupts the
+        run."""
         self.ask({"source": source})
         while True:
             try:
@@ -116,8 +117,8 @@ def _alive(pid: int) -> bool:
 
 
 def connected(target: str) -> _Connection | None:
-    """Return a connection to the process with that ID, or to the one that listens at that path. If there is
-    none, print the reason to stderr and return None."""
+    """Return a connection to the process with that ID, or to the process that listens at that path. If there
+    is none, print the reason to stderr and return None."""
     pid = int(target) if target.isdigit() else None
     try:
         path = target if pid is None else socket_path(pid)
@@ -137,8 +138,8 @@ def connected(target: str) -> _Connection | None:
 
 
 def attach(target: str, output: TextIO | None = None) -> int:
-    """Return a prompt in the process with that ID, or in the process that listens at that path. Return an
-    exit status."""
+    """Run a prompt in the process with that ID, or in the process that listens at that path. Return an exit
+    status."""
     output = output or sys.stdout
     connection = connected(target)
     if connection is None:

@@ -1,8 +1,9 @@
 """The messages between a console and an attached terminal: JSON objects, one per line.
 
-To the process: {"source": text}, {"complete": text}, {"interrupt": true}, {"ping": true}. From the process:
-for a source {"output": text} any number of times, then {"more": bool} (true if it is incomplete and was not
-run); for a completion {"completions": [...]}; for a ping {"pong": true}, at once if the loop runs.
+The terminal sends {"source": text}, {"complete": text}, {"interrupt": true} or {"ping": true}. The process
+responds to a source with any number of {"output": text}, then {"more": bool} (true if the source is
+incomplete and was not run); to a completion with {"completions": [...]}; to a ping with {"pong": true},
+immediately if the loop runs.
 """
 
 from __future__ import annotations

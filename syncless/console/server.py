@@ -1,4 +1,4 @@
-"""The side of the process: a UNIX socket that only its user can open, and a tasklet for each attached
+"""The process's side of a console: a UNIX socket that only its user can open, and a tasklet for each attached
 terminal."""
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class ConsoleExists(RuntimeError):
 
 
 def _directory() -> str:
-    """Return the folder of the sockets, which only its user can enter. Raise RuntimeError if others can."""
+    """Return the folder of the sockets, which only its user can enter. Raise RuntimeError if others can enter
+    it."""
     import tempfile  # takes long to load
 
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -79,7 +80,8 @@ class _Output:
 
 
 def _take_streams() -> None:
-    """Called before each statement, because the program may have replaced the streams."""
+    """Redirect the standard streams, again before each statement, because the program may have replaced
+    them."""
     for name in ("stdout", "stderr"):
         if not isinstance(getattr(sys, name), _Output):
             setattr(sys, name, _Output(getattr(sys, name)))
@@ -202,7 +204,7 @@ _console: Console | None = None
 
 
 class Console:
-    """Listens on a UNIX socket in tasklets of the thread that makes it, until close()."""
+    """Listens on a UNIX socket in tasklets of the thread that creates it, until close()."""
 
     def __init__(self, path: str, namespace: dict[str, Any] | None = None):
         self.path = path
@@ -227,7 +229,7 @@ class Console:
 
     @property
     def namespace(self) -> dict[str, Any]:
-        """The names with which statements run: by default those of __main__, and `debug` if it has no such
+        """The names that statements use: by default those of __main__, and `debug` if __main__ has no such
         name."""
         if self._namespace is not None:
             return self._namespace
@@ -272,9 +274,9 @@ class Console:
 def listen(path: str | None = None, namespace: dict[str, Any] | None = None) -> Console:
     """Let ``python -m syncless console PID`` attach to this process.
 
-    `path` of the UNIX socket: by default a path that the client finds by the process ID. `namespace`: the
-    names with which statements run, by default those of `__main__`, which they see and change. Their output
-    goes to the attached terminal. ConsoleExists if this process already listens, OSError if it cannot.
+    `path` is the path of the UNIX socket; a client finds the default path by the process ID. `namespace` has
+    the names that statements see and change, by default those of `__main__`. Output goes to the attached
+    terminal. Raise ConsoleExists if this process already listens, OSError if it cannot listen.
     """
     global _console
     if _console is not None and _console.pid == os.getpid():
@@ -287,8 +289,8 @@ def listen_if_asked(worker: bool = False) -> Console | None:
     """Call listen() if the environment variable SYNCLESS_CONSOLE is 1 or the path of a socket, to which a
     ``worker`` adds its process ID.
 
-    If listen() fails, a message goes to stderr. Return None then, and if the variable is not set, or if this
-    process already listens.
+    If listen() fails, print a message to stderr and return None. Return None as well if the variable is not
+    set, or if this process already listens.
     """
     wanted = os.environ.get(VARIABLE, "")
     if wanted in ("", "0") or (_console is not None and _console.pid == os.getpid()):

@@ -1,2 +1,1 @@
-"""Places in other products where syncless fits in: a file for each product. Nothing else of syncless imports
-them."""
+"""Integrations with other products, one file each. No other part of syncless imports them."""

@@ -3,8 +3,8 @@
     CELERY_CUSTOM_WORKER_POOL=syncless.contrib.celery:TaskPool celery -A app worker --pool custom -c 1000
 
 Celery's worker receives messages, acknowledges and reports; its pool runs each task in a tasklet of this
-process, with the standard library patched. A task is interrupted (by a time limit, or a revoke that
-terminates) where it waits: one that computes holds all others meanwhile.
+process, with the standard library patched. A task is interrupted (by a time limit, or by a revoke that
+terminates) only where it waits: a task that computes blocks all others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ END_SECONDS = 5.0
 
 
 class Job:
-    """A task on its way through the pool; Celery keeps it by a weak reference."""
+    """A task on its way through the pool; Celery holds a weak reference to it."""
 
     def __init__(self, target: Callable[..., Any], args: Any, kwargs: Any, options: dict[str, Any]):
         self.call = (target, args, kwargs)
@@ -39,10 +39,10 @@ class Job:
         self.terminated = False
 
     def terminate(self, signal: int) -> None:
-        """Celery calls `TaskPool.terminate_job`, too."""
+        """Do nothing: Celery also calls `TaskPool.terminate_job`."""
 
     def interrupt(self) -> None:
-        """End it where it waits. Celery gets no report of it."""
+        """End the task where it waits. Celery gets no report."""
         self.terminated = True
         if self.tasklet is not None and self.tasklet is not current():
             self.tasklet.kill(block=False)
@@ -62,7 +62,7 @@ class Job:
 
     @property
     def number(self) -> int:
-        """The number that Celery takes for the process of the task."""
+        """The number that Celery uses as the process ID of the task."""
         assert self.tasklet is not None
         return self.tasklet.number
 
@@ -78,7 +78,7 @@ class Job:
             self.options["timeout_callback"](False, seconds)
 
     def _warn(self, seconds: float) -> None:
-        """Apply the soft limit: the task may still end in its own way."""
+        """Apply the soft limit: the task can still end by itself."""
         sleep(seconds)
         assert self.tasklet is not None
         self.options["timeout_callback"](True, seconds)
@@ -103,7 +103,7 @@ class Job:
 
 
 class TaskPool(BasePool):  # type: ignore[misc]
-    """`limit` tasks at a time; more of them wait here until one has ended."""
+    """A pool that runs `limit` tasks at a time; further tasks wait until one has ended."""
 
     body_can_be_buffer = True
     signal_safe = False
@@ -160,7 +160,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
             self._ended.wait()
 
     def on_terminate(self) -> None:
-        """Interrupt all tasks (Celery's cold shutdown), with a short time for their `finally` blocks."""
+        """Interrupt all tasks (Celery's cold shutdown), and allow a short time for their `finally` blocks."""
         self._waiting.clear()
         for job in list(self._running.values()):
             job.interrupt()

@@ -1,7 +1,8 @@
 """A hub for eventlet that waits in our loop. Under the patch it is eventlet's default.
 
-eventlet keeps its hub in a threading.local, so each tasklet that calls eventlet has one of its own. Without
-the patch it would be one hub for all tasklets of the thread, and go on inside another one's wait.
+eventlet keeps its hub in a threading.local, so each tasklet that calls eventlet has its own. Without the
+patch, all tasklets of the thread would share one hub, which would continue inside the wait of another
+tasklet.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from syncless._core.current import sleep
 
 
 def is_available() -> bool:
-    """eventlet asks the module of a hub."""
+    """Return whether this hub can be used; eventlet calls this."""
     return hasattr(select, "poll")
 
 
@@ -42,8 +43,8 @@ class Hub(poll.Hub):  # type: ignore[misc]
             sleep(seconds or 0)
 
     def switch(self) -> Any:
-        """As eventlet's, except for the parent of the greenlet that waits, which must not be changed: it may
-        be a carrier."""
+        """Switch as eventlet's own hub does, but keep the parent of the waiting greenlet, which may be a
+        carrier."""
         switch_out = getattr(getcurrent(), "switch_out", None)
         if switch_out is not None:
             try:

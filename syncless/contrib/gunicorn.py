@@ -1,8 +1,8 @@
 """gunicorn's worker class: ``gunicorn -k syncless.contrib.gunicorn.Worker myproject.web:app``.
 
 gunicorn's master reads the configuration, patches the standard library, listens, forks and supervises. Each
-of its workers imports the application, and serves by a Server of ours, with gunicorn's settings.
-docs/moving/gunicorn.md lists those that have no effect.
+worker imports the application, and serves it with our Server and gunicorn's settings. docs/moving/gunicorn.md
+lists the settings that have no effect.
 """
 
 from __future__ import annotations
@@ -75,12 +75,13 @@ class Worker(base.Worker):
 
     @classmethod
     def setup(cls) -> None:
-        """Called by gunicorn's master before it imports an application for its workers (`preload_app`)."""
+        """Patch the standard library: gunicorn's master calls this before it imports an application
+        (`preload_app`)."""
         patch_all(strict=True)
 
     @classmethod
     def check_config(cls, config: Config, log: Any) -> None:
-        """Called once by gunicorn's master at its start."""
+        """Warn about settings without effect: gunicorn's master calls this once, at its start."""
         for name, instead in WITHOUT_EFFECT.items():
             if not is_default(config, name):
                 log.warning("syncless ignores the setting %s: %s", name, instead)
@@ -123,8 +124,8 @@ class Worker(base.Worker):
             pulse.kill()
 
     def _pulse(self) -> None:
-        """Tell the master that the loop runs, and check for the master's end and for changed files, which
-        send no event."""
+        """Tell the master that the loop runs, and check for the master's end and changed files, which cause
+        no event."""
         while True:
             self.notify()
             if self.alive and self.ppid != os.getppid():
@@ -135,7 +136,7 @@ class Worker(base.Worker):
             sleep(min(1.0, self.cfg.timeout / 4 or 1.0))
 
     def count_request(self) -> None:
-        """Count a request. After `max_requests` of them the worker ends."""
+        """Count a request. The worker ends after `max_requests` requests."""
         self.nr += 1
         if self.nr >= self.max_requests and self.alive:
             self.log.info("Autorestarting worker after current request.")
@@ -161,8 +162,8 @@ class Worker(base.Worker):
         self._spawn(self.log.reopen_files)
 
     def handle_abort(self, number: int, frame: FrameType | None) -> None:
-        """Called when the master has had no heartbeat of this worker for `timeout` seconds. An exception
-        would wait for the blocked loop, so the process ends here."""
+        """End this process, because the master has had no heartbeat for `timeout` seconds. An exception would
+        wait for the blocked loop."""
         stack = "".join(traceback.format_stack(interrupted_frame(frame)))
         self.log.critical("The loop of this worker is blocked here:\n%s", stack.rstrip())
         try:
@@ -181,7 +182,7 @@ class Worker(base.Worker):
 
 
 class Entries(logging.Handler):
-    """The entries of our error log, as entries of gunicorn's."""
+    """A handler that passes the entries of our error log to gunicorn's."""
 
     def __init__(self, log: Any):
         super().__init__()
@@ -195,7 +196,7 @@ class Entries(logging.Handler):
 
 
 def is_default(config: Config, name: str) -> bool:
-    """Return whether a setting is as gunicorn has it; also if this gunicorn does not have it."""
+    """Return whether a setting has gunicorn's default, or does not exist in this gunicorn."""
     setting = config.settings.get(name)
     return setting is None or setting.get() == type(setting)().get()
 
@@ -220,7 +221,7 @@ def make_server(worker: Worker) -> Server:
 
 
 def application_of(worker: Worker) -> Any:
-    """Return the application, with what gunicorn does around it where a setting asks for it."""
+    """Return the application, wrapped as gunicorn's settings require."""
     config = worker.cfg
     application = worker.wsgi
     script_name = os.environ.get("SCRIPT_NAME", "")
@@ -247,16 +248,16 @@ def limits_of(config: Config) -> Limits:
 
 
 def tls_context(config: Config) -> ssl.SSLContext:
-    """Return the context that gunicorn makes from its settings and its hook ssl_context; it offers only
-    HTTP/1.1."""
+    """Return the context that gunicorn makes from its settings and its hook ssl_context; the context offers
+    only HTTP/1.1."""
     context: ssl.SSLContext = ssl_context(config)
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
 class SecureScheme:
-    """Called with each request: a peer among `forwarded_allow_ips` says by one of
-    `secure_scheme_headers` whether its client speaks HTTPS. If two of them differ, it does not."""
+    """Sets the scheme of each request: a peer among `forwarded_allow_ips` states with `secure_scheme_headers`
+    whether its client speaks HTTPS. If two of these headers differ, the scheme is http."""
 
     def __init__(self, config: Config):
         self._trust = Trust([*config.forwarded_allow_ips, "unix"])
@@ -273,7 +274,7 @@ class SecureScheme:
 
 
 def is_observed(worker: Any) -> bool:
-    """Return whether gunicorn wants to see each request: for a hook, a log, or statistics."""
+    """Return whether gunicorn must see each request, for a hook, a log, or statistics."""
     config = worker.cfg
     hooks = (config.settings[name] for name in ("pre_request", "post_request"))
     logs = (
@@ -315,7 +316,7 @@ class Closed:
 
 
 class Mounted:
-    """An application below a path: the variable SCRIPT_NAME in the environment of gunicorn."""
+    """An application below the path in the variable SCRIPT_NAME of gunicorn's environment."""
 
     def __init__(self, application: Any, script_name: str):
         self._application = application
@@ -333,7 +334,7 @@ class Mounted:
 
 
 class ObservedRequest:
-    """A request, as gunicorn's hooks and its logger know it."""
+    """A request with the attributes that gunicorn's hooks and its logger use."""
 
     def __init__(self, environ: dict[str, Any]):
         self.method: str = environ["REQUEST_METHOD"]
@@ -352,7 +353,7 @@ class ObservedRequest:
 
 
 class Response:
-    """A response, as gunicorn's hooks and its logger know it."""
+    """A response with the attributes that gunicorn's hooks and its logger use."""
 
     def __init__(self) -> None:
         self.status: str | None = None
@@ -429,7 +430,7 @@ class Observed:
 
 
 class Body:
-    """The body of a response. It counts its bytes, and reports its end when the server closes it."""
+    """A response body that counts its bytes, and reports its end when the server closes it."""
 
     def __init__(self, body: Any, count: Any, done: Any):
         self._body = body

@@ -1,7 +1,7 @@
-"""Tells PyInstaller the files that belong to a program that uses syncless.
+"""Tells PyInstaller which files a program that uses syncless needs.
 
-No look at the program finds modules that native code imports, or that are imported by name, nor files that
-are no modules. `pyinstaller.py` tells where this file is.
+PyInstaller does not find modules that native code imports, modules that are imported by name, or other files.
+`pyinstaller.py` prints the folder of this file.
 """
 
 from PyInstaller.utils.hooks import collect_data_files, collect_submodules

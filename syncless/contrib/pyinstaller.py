@@ -1,5 +1,5 @@
-"""The folder of hook-syncless.py, the PyInstaller hook for programs that use syncless. It finds that by the
-entry point of the installed package; else by an option::
+"""The folder of hook-syncless.py, the PyInstaller hook for programs that use syncless. PyInstaller finds the
+folder by the entry point of the installed package, or by an option::
 
     pyinstaller --additional-hooks-dir "$(python -m syncless.contrib.pyinstaller)" program.py
 """

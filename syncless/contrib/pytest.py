@@ -1,5 +1,5 @@
-"""Servers for tests, and tests in tasklets: the parts of the plugin for pytest, which is pytest_syncless.py
-beside this package."""
+"""Parts of the pytest plugin, pytest_syncless.py beside this package: servers for tests, and tests in
+tasklets."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class Served:
         return self._log.getvalue()
 
     def stop(self) -> None:
-        """Interrupt requests that still run. Raise AssertionError if there are any, or if one has failed."""
+        """Interrupt requests that are still running. Raise AssertionError if there were any, or if one has
+        failed."""
         self._stop.set()
         self._thread.join()
         assert not self._left, f"requests were still running when the test ended: {self._left}"
@@ -65,7 +66,7 @@ class Served:
 
 
 class Servers:
-    """The servers of a test, stopped in the end."""
+    """The servers of a test, which stop at its end."""
 
     def __init__(self) -> None:
         self._served: list[Served] = []

@@ -1,4 +1,4 @@
-"""Files for tasklets, without the patch: no call here stops the loop, and data in memory costs no thread.
+"""Files for tasklets, without the patch: no call here blocks the loop, and data in memory needs no thread.
 
 A call is made directly or in a thread, depending on how quickly its file system has answered so far;
 docs/howto/files.md explains the rule. For any other call that waits for a disk, use `syncless.run_in_thread`.
@@ -43,7 +43,7 @@ def open(
     """Open a file like the built-in open(), with the same arguments, errors and kinds of files. Reading,
     writing, and opening a FIFO without a peer park the tasklet.
 
-    Only one tasklet at a time may use a file. Under the patch several may share it.
+    Only one tasklet at a time may use a file. Under the patch, several tasklets may share it.
     """
     letters = set(mode)
     binary = "".join(letter for letter in mode if letter not in "bt")
@@ -85,7 +85,7 @@ def write_file(path: str | bytes | os.PathLike[Any], data: Any, *, durable: bool
     """Write a file under a temporary name beside it, then rename it, so that the file is never half written.
     Return its size in bytes.
 
-    `durable`: the data are on the disk before the file is renamed. An OSError leaves the old file unchanged.
+    With `durable`, the data is on the disk before the rename. An OSError leaves the old file unchanged.
     """
     beside = os.fsdecode(path) + f".{os.getpid()}.new"
     fd = _open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

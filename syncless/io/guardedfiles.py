@@ -1,15 +1,15 @@
-"""Files that a process of root opens by a name in a directory that somebody else may write.
+"""Lets root open files safely in directories to which other users may write.
 
-Whoever may write a directory decides what its names mean: a symbolic link or a hard link there gives the log,
-and its new owner, to any file of root; a whole directory can be swapped between two steps. So such a process
-goes from directory to directory by descriptors, follows symbolic links only where nobody but root can have
-put them, and looks at the very file that it has opened.
+A user who may write to a directory decides what its names mean: a symbolic or hard link there redirects the
+log, and the change of its owner, to any file of root; a whole directory can be swapped between two steps. So
+root goes from directory to directory by descriptors, follows symbolic links only where no other user can have
+put them, and checks the very file that it has opened.
 
-    Place(path)          a name in its directory, which is held open; all that root does there is done by that
-    Place.guarded        others may have put there what has the name
+    Place(path)          a name in its directory, whose open descriptor serves for all that root does there
+    Place.guarded        others may have made the file of that name
 
-Where only root may write, and in a process of another user, a path means what it always means. Takes paths;
-knows nothing of logs, pid files and sockets, whose owners use this. Tested by tests/cli/test_guardedfiles.py.
+Where only root may write, and in a process of another user, a path has its usual meaning. Takes paths; knows
+nothing of logs, pid files and sockets. Tested by tests/cli/test_guardedfiles.py.
 """
 
 from __future__ import annotations
@@ -43,15 +43,14 @@ def is_privileged() -> bool:
 
 
 def will_give_up() -> None:
-    """Note that this process will become another user, who must not read files through it that the user could
-    not read otherwise."""
+    """Note that this process will become another user, who must not get access to more files through it."""
     global _gives_up
     _gives_up = True
 
 
 def descriptor_of(path: str) -> int | None:
-    """Return the number of the descriptor of this process that the path means, such as /dev/stdout. It is
-    duplicated: to open it takes a right that a worker may lack, and no socket can be opened."""
+    """Return the number of the descriptor of this process that the path names, such as /dev/stdout. Callers
+    duplicate it: opening the path needs a right that a worker may lack, and fails for sockets."""
     found = OURS.fullmatch(path)
     if found is None:
         return STANDARD.get(path)
@@ -74,8 +73,8 @@ class _Directory(NamedTuple):
         return self.swapped or self.open_to_others
 
     def keeps(self, about: os.stat_result) -> bool:
-        """Return whether nobody else can have made this entry, or can rename it: in /tmp, those of root
-        stay."""
+        """Return whether other users can neither have made this entry nor rename it: in /tmp, root's entries
+        are safe."""
         if self.swapped or not self.open_to_others:
             return not self.swapped
         sticky = self.about.st_uid in _roots() and self.about.st_mode & stat.S_ISVTX
@@ -83,12 +82,14 @@ class _Directory(NamedTuple):
 
 
 def _roots() -> tuple[int, int]:
-    """Root; and the owner of the root directory, who in a user namespace may have another number."""
+    """Return the numbers of root and of the owner of the root directory, which may differ in a user
+    namespace."""
     return 0, os.stat("/").st_uid
 
 
 def _is_of_proc(directory: _Directory) -> bool:
-    """Its links, such as /proc/1/fd/1, are no paths: the kernel follows them to what is open."""
+    """Return whether the directory is in /proc. Its links, such as /proc/1/fd/1, are not paths: the kernel
+    follows them to open files."""
     with contextlib.suppress(OSError):
         proc = os.stat("/proc/self/fd").st_dev
         return not directory.guarded and directory.about.st_dev == proc
@@ -100,8 +101,9 @@ def _is_alone(about: os.stat_result) -> bool:
 
 
 class Place:
-    """Place(path): a name in its directory, for a ``with`` block. In a process that is not root's it is the
-    path itself. OSError; raise PermissionError for a symbolic link that others may have put there."""
+    """Place(path): a name in its directory, for a ``with`` block. If the process is not root's, the place is
+    the path itself. Raise OSError on failure, PermissionError for a symbolic link that others may have put
+    there."""
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = os.fspath(path)
@@ -189,8 +191,8 @@ class Place:
     # -- what is done there --------------------------------------------------------------------------------
 
     def open(self, flags: int, mode: int = 0o666) -> int:
-        """os.open(). No symbolic link is followed that others may have put there, and no FIFO of theirs is
-        waited for."""
+        """Call os.open(), but do not follow symbolic links or wait for FIFOs that others may have put
+        there."""
         flags |= os.O_CLOEXEC | os.O_NOCTTY
         if not self._follow:
             flags |= os.O_NOFOLLOW | (os.O_NONBLOCK if self.guarded else 0)
@@ -204,8 +206,8 @@ class Place:
             raise OSError(error.errno, error.strerror, self.path) from None
 
     def check(self, fd: int, owners: tuple[int, ...] | None = None) -> None:
-        """Refuse an open file that others may have linked to this name. ``owners``: users whose files it may
-        be, besides the one whose directory it is."""
+        """Refuse an open file that others may have linked to this name. The file may belong to ``owners``, or
+        to the owner of the directory."""
         if not self.guarded or self._folder is None:
             return
         about = os.fstat(fd)
@@ -223,8 +225,8 @@ class Place:
         os.set_blocking(fd, True)
 
     def append(self, flags: int, owner: Owner | None = None) -> int:
-        """Open a file for writing, or make one. A file that is made here is given to the owner, as is an
-        existing file if no other user can have put it there."""
+        """Open a file for writing, or create it. A new file is given to the owner, as is an existing file
+        that no other user can have put there."""
         if self.descriptor is not None:
             return os.dup(self.descriptor)
         if self._follow:
@@ -257,13 +259,13 @@ class Place:
         return os.stat(self.name, dir_fd=self.dir_fd, follow_symlinks=self._follow)
 
     def beside(self) -> Place:
-        """Return a name in the same directory that nothing has. It lasts as long as this place."""
+        """Return the place of an unused name in the same directory, valid as long as this place."""
         other = copy.copy(self)
         other.name = f".{self.name}.{os.getpid()}-{os.urandom(6).hex()}"
         return other
 
     def rename(self, to: Place) -> None:
-        """Rename to another name in the same directory."""
+        """Rename the file to another name in the same directory."""
         os.rename(self.name, to.name, src_dir_fd=self.dir_fd, dst_dir_fd=to.dir_fd)
 
     def unlink(self) -> None:
@@ -271,21 +273,21 @@ class Place:
 
 
 def give(fd: int, owner: Owner) -> None:
-    """Give an open file to its owner; a terminal and /dev/null stay whose they are."""
+    """Give an open file to its owner; a terminal and /dev/null keep their owners."""
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode) or stat.S_ISFIFO(mode):
         os.fchown(fd, *owner)
 
 
 def append_to(path: str | os.PathLike[str], flags: int, owner: Owner | None = None) -> int:
-    """Return a descriptor of a file for appending, see Place.append()."""
+    """Open a file for appending, and return its descriptor, see Place.append()."""
     with Place(path) as place:
         return place.append(flags, owner)
 
 
 @contextlib.contextmanager
 def of_argument(name: str) -> Iterator[None]:
-    """Make an OSError in the block name the argument beside its file."""
+    """Put the argument before the file name in an OSError that the block raises."""
     try:
         yield
     except OSError as error:
@@ -296,8 +298,8 @@ def of_argument(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def readable(path: str) -> Iterator[str]:
-    """Yield a path by which others may open the file at `path`. Before a process of root switches to another
-    user, it refuses a file that another user may have linked there. Raise OSError on failure."""
+    """Yield a path by which others may open the file at `path`. In a process of root that will switch to
+    another user, refuse a file that another user may have linked there. Raise OSError on failure."""
     if not (is_privileged() and _gives_up):
         yield path
         return
@@ -315,7 +317,7 @@ def readable(path: str) -> Iterator[str]:
 
 
 def only_roots(path: str) -> bool:
-    """Return whether nobody but root can change the file, or what its path means."""
+    """Return whether only root can change the file, or what its path means."""
     with Place(path) as place:
         if place.descriptor is not None:
             return True
@@ -324,7 +326,7 @@ def only_roots(path: str) -> bool:
 
 
 def _parts(path: str) -> list[str]:
-    """The last one first."""
+    """Return the parts of a path, the last one first."""
     return [part for part in path.split("/") if part not in ("", ".")][::-1]
 
 
@@ -336,7 +338,7 @@ def _link(name: str, dir_fd: int | None = None) -> str | None:
 
 
 def _own(path: str) -> int | None:
-    """Return the descriptor of this process that the path leads to, by symbolic links."""
+    """Return the descriptor of this process to which the path leads through symbolic links, or None."""
     for _ in range(LINKS):
         found = descriptor_of(os.path.abspath(path))
         if found is not None:

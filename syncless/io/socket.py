@@ -38,7 +38,7 @@ _CANNOT = errno.EINVAL, errno.ENOSYS
 
 
 def _send_read(sock: Any, fileno: int, offset: int, size: int) -> int:
-    """sockets.sendfile() where the file may have to be read by a thread first."""
+    """Send a part of a file, which a thread may have to read first, like sockets.sendfile()."""
     data = descriptors.pread(fileno, min(size, _READ_CHUNK), offset)
     return sockets.send(sock, data) if data else 0
 
@@ -69,7 +69,7 @@ class socket(_stdlib.socket):
     _real_close = sockets.real_close
 
     def accept(self) -> tuple[socket, Any]:
-        """accept() -> (socket, address); parks until a peer connects."""
+        """Park until a peer connects, and return (socket, address)."""
         kind = socket if isinstance(self, socket) else _stdlib.socket
         accepted: tuple[socket, Any] = sockets.accept(self, kind)
         if _stdlib.getdefaulttimeout() is None and self.gettimeout():
@@ -77,7 +77,7 @@ class socket(_stdlib.socket):
         return accepted
 
     def _sendfile_use_sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
-        """sendfile() of a regular file; parks when the peer is slow."""
+        """Send a regular file with sendfile(); park while the peer is slow."""
         self._check_sendfile_params(file, offset, count)  # type: ignore[attr-defined]
         if self.gettimeout() == 0:
             raise ValueError("non-blocking sockets are not supported")
@@ -114,7 +114,7 @@ class socket(_stdlib.socket):
         return offset - start
 
     def dup(self) -> socket:
-        """dup() -> a new socket object for the same connection."""
+        """Return a new socket object for the same connection."""
         sock = type(self)(self.family, self.type, self.proto, fileno=_stdlib.dup(self.fileno()))
         sock.settimeout(self.gettimeout())
         return sock
@@ -187,6 +187,6 @@ def create_connection(
 
 
 def create_server(address: Any, **options: Any) -> socket:
-    """socket.create_server: a listening TCP socket, with its options `family`, `backlog`, `reuse_port`,
-    `dualstack_ipv6`."""
+    """Return a listening TCP socket, like socket.create_server and with its options `family`, `backlog`,
+    `reuse_port` and `dualstack_ipv6`."""
     return _adopt(_stdlib.create_server(address, **options))

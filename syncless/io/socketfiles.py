@@ -1,7 +1,7 @@
-"""The file of a UNIX socket: made with its mode and owner, removed if nobody listens on it, and at the end
-only if it is still ours.
+"""The file of a UNIX socket: it is created with its mode and owner, and removed if it is stale, or at the end
+if it is still ours.
 
-Knows no event loop, and never waits.
+This module knows no event loop, and never waits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from syncless.io.guardedfiles import Owner, Place
 
 
 class SocketFile:
-    """The file at `path` as it is now: a socket has just been bound there."""
+    """The file at `path`, to which a socket has just been bound."""
 
     def __init__(self, path: str):
         self._path = os.path.abspath(path)
@@ -25,15 +25,15 @@ class SocketFile:
             self._made = place.stat()
 
     def remove(self) -> None:
-        """Do nothing if another process has made its own there meanwhile."""
+        """Remove the file, unless another process has replaced it."""
         with contextlib.suppress(OSError), Place(self._path) as place:
             if os.path.samestat(place.stat(), self._made):
                 place.unlink()
 
 
 def bind_file(sock: socket.socket, path: str, mode: int, owner: Owner = (-1, -1)) -> None:
-    """Bind the socket to a path. Its file has this mode, whatever the umask is, and is never open to more
-    users. Raise PermissionError if somebody has put another file in its place meanwhile."""
+    """Bind the socket to a path. The file has this mode, whatever the umask is, and is never open to more
+    users. Raise PermissionError if another file has replaced it."""
     with Place(path) as place:
         narrow = False
         if sys.platform == "linux":  # the file gets the mode of the socket, less the umask
@@ -65,7 +65,7 @@ def bind_file(sock: socket.socket, path: str, mode: int, owner: Owner = (-1, -1)
 
 
 def remove_stale(path: str) -> None:
-    """A socket file that nobody listens on is what a killed process left."""
+    """Remove a socket file on which no process listens: a killed process has left it."""
     if not is_socket(path):
         return
     with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError), Place(path) as place:

@@ -1,1 +1,1 @@
-"""System calls that try first and park only when they must: sockets, messages, descriptors, files."""
+"""System calls that park the tasklet only when they would block: sockets, messages, descriptors, files."""

@@ -1,8 +1,8 @@
-"""SideThread: an OS thread beside the loop, which is not there while the process forks.
+"""SideThread: an OS thread that runs beside the loop, ends before a fork and restarts after it.
 
-Fact: a fork copies one thread only. Danger: a lock that another one holds stays locked in the child for ever,
-and CPython 3.12 warns of it. Decision: before a fork the thread ends its wait and itself, and in the parent
-it starts again. Price: some 0.1 ms for a fork. Guarded by tests/core/test_sidethread.py.
+Fact: a fork copies only one thread. Danger: a lock that another thread holds stays locked in the child
+forever, and CPython 3.12 warns about the thread. Decision: the thread ends before a fork and starts again in
+the parent. Price: about 0.1 ms per fork. Guarded by tests/core/test_sidethread.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ SHORTAGE = 0.1
 
 
 def wait_readable(descriptors: Sequence[int], seconds: float) -> set[int]:
-    """Wait in this OS thread until one can be read, at most so long. Return those that can."""
+    """Wait in this OS thread until a descriptor is readable, for at most `seconds`. Return the readable
+    ones."""
     poll = _poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
@@ -34,8 +35,8 @@ def wait_readable(descriptors: Sequence[int], seconds: float) -> set[int]:
 
 
 class SideThread:
-    """SideThread(step): step(descriptor) is called again and again in an OS thread, until it returns False.
-    It must return soon after the descriptor has become readable."""
+    """SideThread(step): calls step(descriptor) repeatedly in an OS thread, until a call returns False. The
+    step must return soon after the descriptor becomes readable."""
 
     def __init__(self, step: Callable[[int], bool]):
         self._step = step
@@ -47,7 +48,8 @@ class SideThread:
         self.go_on()
 
     def stop(self) -> bool:
-        """End it after the present step. Return whether it has ended, for which it waits PATIENCE."""
+        """End the thread after its current step, waiting for at most PATIENCE. Return whether it has
+        ended."""
         look()
         _started.discard(self)
         return self.rest()
@@ -63,7 +65,7 @@ class SideThread:
         return self._life is None
 
     def _ended(self) -> None:
-        """Its last step says that there is nothing more to do."""
+        """Note that the thread ends because its step has returned False."""
         _started.discard(self)
 
 
@@ -86,8 +88,8 @@ class _Life:
         self._inodes = [os.fstat(end.fileno()).st_ino for end in (self._ours, self._theirs)]
 
     def _is_whole(self) -> bool:
-        """Return whether the program has left the descriptors alone: their numbers may be files of its own.
-        Those that are not ours any more are never closed."""
+        """Return whether both descriptors are still ours: the program may have closed them and reused their
+        numbers. A descriptor that is no longer ours is never closed."""
         whole = True
         for end, inode in zip((self._ours, self._theirs), self._inodes, strict=True):
             try:
@@ -118,7 +120,7 @@ class _Life:
             self._over.release()
 
     def end(self) -> bool:
-        """Return whether it has ended in time. Not if it is a step that asks for it."""
+        """End the thread and return whether it has ended in time. Return False if called by a step itself."""
         if self._ident == _thread.get_ident():
             return False
         self._ends = True
@@ -132,13 +134,13 @@ class _Life:
         return True
 
     def __del__(self) -> None:
-        """Nothing has waited for its end, or no thread could be had."""
+        """Close the descriptors if nothing has waited for the end, or if no thread has started."""
         with contextlib.suppress(AttributeError):  # no descriptors could be had
             self._ours.close()
             self._theirs.close()
 
     def keep(self) -> bool:
-        """It has not ended in time, and need not any more. False: it has ended since."""
+        """Let a thread that has not ended in time continue. Return False if it has ended since."""
         self._ends = False
         if self._over.acquire(blocking=False):
             self._ours.close()

@@ -1,7 +1,7 @@
-"""Calls in real OS threads: the tasklet waits for the result, and the others run.
+"""Calls in real OS threads: the calling tasklet waits for the result while others run.
 
-run_in_thread() is for everybody; files, sockets that linger and the patch have pools of their own. Threads
-that are tasklets belong to the patch (patches/threads.py).
+run_in_thread() is public; files, lingering sockets and the patch have their own pools. Threads that are
+tasklets belong to the patch (patches/threads.py).
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _starting: deque[None] = deque()
 
 
 def start_thread(body: Callable[[], object]) -> None:
-    """Run body() in an OS thread. Raise RuntimeError if the system refuses one.
+    """Run body() in an OS thread. Raise RuntimeError if the system refuses to start one.
 
-    Danger: a new thread reads what the interpreter frees at its end, and crashes (CPython 3.10, 3.11).
-    Decision: the end waits until all threads have begun. Guarded by
+    Danger: a new thread reads memory that the exiting interpreter frees, and crashes (CPython 3.10, 3.11).
+    Decision: the exit waits until all threads have begun. Guarded by
     tests/core/test_threads.py::test_end_of_the_process_waits_for_threads_that_have_not_begun.
     """
     _starting.append(None)
@@ -67,10 +67,13 @@ def start_thread(body: Callable[[], object]) -> None:
 
 
 def _begin(body: Callable[[], object]) -> None:
-    """Fact: a debugger traces each thread that starts, and stops all of them at a breakpoint. Danger: its own
-    thread asks for a file, and waits for a thread of ours that it has stopped. Decision: ours are not traced,
-    except for calls of the program's functions. Guarded by
-    tests/patches/test_tools.py::test_debugpy_stops_at_each_breakpoint."""
+    """Run body() untraced.
+
+    Fact: a debugger traces each new thread, and stops all threads at a breakpoint. Danger: the debugger's own
+    thread opens a file, and waits for a pool thread that it has stopped. Decision: pool threads are not
+    traced, except for calls of the program's functions. Guarded by
+    tests/patches/test_tools.py::test_debugpy_stops_at_each_breakpoint.
+    """
     end_call()
     _starting.pop()
     body()
@@ -89,7 +92,7 @@ atexit.register(_wait_for_beginnings)
 
 
 class _Waker(SimpleQueue[None]):
-    """Of an idle thread, which waits for a word in it."""
+    """The queue in which an idle thread waits to be woken."""
 
     number: int
     """The system's number of the thread."""
@@ -133,18 +136,19 @@ class _Job:
 
 
 class ThreadPool:
-    """At most `size` OS threads, started when needed, that run calls in the order of their coming. A function
-    gives a size that may change.
+    """At most `size` OS threads, started when needed, that run calls in FIFO order. For a size that changes,
+    pass a function.
 
-    Fact: a finaliser or a signal's handler may come between any two steps here and give a call to the same
-    pool, so a lock would be one that it waits for in vain. Danger: a thread ends, or falls idle, while a call
-    is given that counts on it. Decision: each step is one call of C code. The caller first puts the call into
-    the backlog, then looks for a thread. A thread first marks itself idle, or ends, and then checks the
-    backlog again. Guarded by tests/core/test_loop.py::test_calls_given_while_threads_fall_idle.
+    Fact: a finaliser or a signal handler may run between any two steps here and call the same pool, so it
+    would wait forever for a lock. Danger: a thread ends or becomes idle just when a new call relies on it.
+    Decision: each step is one call of C code. The caller first puts the call into the backlog, then looks for
+    a thread. A thread first marks itself idle, or ends, and then checks the backlog again. Guarded by
+    tests/core/test_loop.py::test_calls_given_while_threads_fall_idle.
     """
 
     def __init__(self, size: int | Callable[[], int], traced: bool = False):
-        """`traced`: calls begin with what threading.settrace() and setprofile() say, as new threads do."""
+        """If `traced`, calls begin with the functions of threading.settrace() and setprofile(), as new
+        threads do."""
         self._size = size if callable(size) else lambda: size
         self._traced = traced
         if self.size < 1:
@@ -163,20 +167,19 @@ class ThreadPool:
 
     def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run function(*args, **kwargs) in a thread; the tasklet waits for its result or exception. A tasklet
-        that is killed or times out meanwhile resumes immediately: a call that has not begun is dropped, one
-        that has runs to its end and its result is lost.
+        that is killed or times out resumes immediately: a call that has not begun is dropped; any other call
+        runs to its end, and its result is lost.
         """
         return self._run(_Job(function, args, kwargs))  # type: ignore[no-any-return]
 
     def start(self, function: Callable[[], object]) -> None:
-        """Run function() in a thread, soon. No code waits for it: the function must handle its own
+        """Schedule function() to run in a thread. No code waits for it: the function must handle its own
         exceptions."""
         look()
         self._give(_Job(function, (), {}))
 
     def end_threads(self) -> list[int]:
-        """Let threads end as soon as there is no call left for them. Return the system's numbers of the idle
-        threads."""
+        """Let threads end as soon as no calls are left. Return the native IDs of the idle threads."""
         look()
         self._ends = True
         numbers = []
@@ -237,8 +240,8 @@ class ThreadPool:
                     raise
 
     def _work(self) -> None:
-        """A thread's life. Between calls it takes no signals: one that the program blocks would end the
-        process here."""
+        """Run jobs until the thread ends. Between jobs the thread blocks signals: a signal that the program
+        blocks would end the process here."""
         _sigmask(_signal.SIG_BLOCK, HELD_BACK)
         waker = _Waker()
         waker.number = _thread.get_native_id()
@@ -260,7 +263,7 @@ class ThreadPool:
             del job
 
     def _next(self, waker: _Waker) -> _Job | None:
-        """Return the next job; None when there has been nothing for IDLE_SECONDS."""
+        """Return the next job, or None if the thread must end, such as after IDLE_SECONDS without a job."""
         while True:
             if self._threads > self.size:  # which has changed: others do what there is
                 self._threads -= 1
@@ -290,7 +293,8 @@ class ThreadPool:
                     _get(waker)  # the word is on its way
 
     def _is_withdrawn(self, waker: _Waker) -> bool:
-        """Take it out of those that are idle; False if somebody has just done so, to wake it."""
+        """Remove the waker from the idle ones. Return False if another thread has just removed it, to wake
+        this one."""
         try:
             self._idle.remove(waker)
         except ValueError:
@@ -299,10 +303,10 @@ class ThreadPool:
 
 
 class Share:
-    """At most `size` of the many threads of one pool, for calls that may all wait for the same thing: a disk,
-    a lock.
+    """At most `size` of the many threads of one pool, for calls that may all wait for the same resource, such
+    as a disk or a lock.
 
-    A call keeps its place until its thread is done with it, also if nobody waits for it any more.
+    A call keeps its place until its thread has finished it, even if no tasklet waits for it any more.
     """
 
     def __init__(self, size: int):
@@ -311,7 +315,7 @@ class Share:
         _shares.add(self)
 
     def is_free(self) -> bool:
-        """Return whether no call has a place, or waits for one."""
+        """Return whether no call has a place or waits for one."""
         look()
         return self._places.value == self.size
 
@@ -328,7 +332,7 @@ class Share:
 
 
 def run_unwaited(function: Callable[[], object]) -> None:
-    """Like ThreadPool.start(), but in one of the threads for shares."""
+    """Like ThreadPool.start(), but in the pool that the shares use."""
     _many.start(function)
 
 
@@ -341,8 +345,8 @@ def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -
     """Run function(*args, **kwargs) in a real OS thread of a shared pool (32 threads) while other tasklets
     run.
 
-    For calls that would block the loop: C libraries, long computations that release the GIL. Return what it
-    returns, raise what it raises. Context variables are visible in it.
+    Use it for calls that would block the loop: C libraries, or long computations that release the GIL. Return
+    the function's result, or raise its exception. The function sees the caller's context variables.
     """
     return _pool.run(function, *args, **kwargs)
 
@@ -354,8 +358,7 @@ def thread_count() -> int:
 
 
 def wait_until_left(numbers: Iterable[int], seconds: float) -> None:
-    """Wait until threads of the system that end, or have ended as Python sees it, have left; at most so long
-    in this OS thread."""
+    """Wait in this OS thread, for at most `seconds`, until the system has removed these ending threads."""
     never = new_os_lock()
     never.acquire()
     tries = int(seconds / 0.0001)

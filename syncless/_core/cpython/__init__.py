@@ -1,1 +1,2 @@
-"""Code that depends on internals of CPython or greenlet: the one folder to open for a new Python."""
+"""Code that depends on internals of CPython or greenlet: the only folder to change for a new Python
+version."""

@@ -1,8 +1,6 @@
-"""Features of the versions of the interpreter and its library, by name. Nothing outside this room asks for a
-version.
+"""Names for features of interpreter versions. Code outside this folder never compares versions.
 
-What Python code can see by itself, such as a module or a name that is there or not, is looked at where it is
-used, and is not here.
+Features that Python code can detect, such as a module or a name, are checked where they are used, not here.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""The hooks of syncless before and after a fork. Takes functions; calls them nearest to the fork.
+"""The hooks that syncless runs before and after a fork. Takes functions, and calls them as close to the fork
+as possible.
 
 Fact: the interpreter calls the hooks of os.register_at_fork() in FIFO order, those before a fork in reverse
-order. Danger: a library that was imported earlier has its turn in the child before us; if its hook waits, it
-does so in the parent's loop, for threads that only the parent has. In the parent, too, it would have its turn
-while we are still prepared for the fork. Decision: our hooks stand first in the interpreter's lists, which
-gc.get_referrers() finds. Price: a look at all objects, once, when syncless is imported. Guarded by
+order. Danger: in the child, the hooks of a library that was imported earlier run before ours; a hook that
+waits does so in the parent's loop, for threads that only the parent has. In the parent, too, those hooks
+would run while we are still prepared for the fork. Decision: our hooks come first in the interpreter's lists,
+which gc.get_referrers() finds. Price: one search through all objects, at the import of syncless. Guarded by
 tests/core/test_forking.py.
 
-Most children exec or end soon, and each object at which a hook looks is in a page that the child copies. So
-what is needed only by who uses a pool, a resolver or a thread waits until one calls look().
+Most children exec or end soon, and each object that a hook touches is in a page that the child must copy. So
+the hooks of pools, resolvers and threads wait until one of these is used and calls look().
 
-A library in C that forks by itself calls no hook. The child begins when it first asks for its loop, see
+A C library that forks by itself calls no hooks. Such a child begins when it first asks for its loop, see
 threadloop.pyx.
 """
 
@@ -40,9 +41,9 @@ def at_fork(
     in_child: Hook | None = None,
     at_first_use: Hook | None = None,
 ) -> None:
-    """As os.register_at_fork(), but they are called after the hooks of others before the fork, and before
-    those of others after it. `at_first_use`: in the child, when look() is first called there; the caller
-    calls it before each use of what the hook sets right."""
+    """Register hooks like os.register_at_fork(), but closer to the fork: `before` runs after the hooks of
+    others, and the other hooks run before theirs. `at_first_use` runs in the child at the first call of
+    look(), which must precede each use of what the hook repairs."""
     for hook, hooks in (
         (before, _before),
         (in_parent, _in_parent),
@@ -54,7 +55,7 @@ def at_fork(
 
 
 def begin_child() -> None:
-    """Called in the child, once, before syncless is used there."""
+    """Run the hooks of a forked child, once, before it uses syncless."""
     global _forks, _unused
     _forks = 0
     _unused = True
@@ -63,7 +64,7 @@ def begin_child() -> None:
 
 
 def look() -> None:
-    """Set this process right if it is a child of a fork in which that has not happened yet."""
+    """Run the `at_first_use` hooks if this process is a forked child that has not run them yet."""
     global _unused
     if _unused:
         _unused = False

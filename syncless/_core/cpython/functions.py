@@ -1,11 +1,12 @@
-"""Functions of modules, and methods of classes in C, that call others from now on, wherever a reference to
-them is kept.
+"""Redirects functions of modules, and methods of C classes, to other functions, wherever a reference to them
+is kept.
 
 Fact: a program keeps a function in many places: globals, classes, defaults, closures, partial objects, slots.
-Decision: the function itself is changed. It stays the same object, with its name, text and signature, and is
-pickled as before; a built-in one does not become a method where a class takes it over. But it calls another:
-a built-in function or method gets other insides (replacing.pyx), one written in Python another code. Price:
-our own code takes the originals that it calls from original_of(). Guarded by tests/patches/test_kept.py.
+Decision: the function itself is changed. It stays the same object, with its name, docstring and signature,
+and is pickled as before; a built-in function does not become a method in a class that adopts it. But it calls
+another function: a built-in function or method gets new internals (replacing.pyx); a Python function gets new
+code. Price: our own code gets the originals that it calls from original_of(). Guarded by
+tests/patches/test_kept.py.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _PARTS = ("__code__", "__defaults__", "__kwdefaults__")
 
 
 def original_of(function: T) -> T:
-    """Return the function as it is without the patch, whatever is put in its place now or later. An object
-    that take_place() does not change is returned itself."""
+    """Return the unpatched function, whatever replaces it now or later. An object that take_place() does not
+    change is returned as it is."""
     if not _may_change(function):
         return function
     if id(function) not in _originals:
@@ -43,8 +44,9 @@ def original_of(function: T) -> T:
 
 
 def take_place(original: Any, function: Callable[..., Any]) -> Callable[[], None] | None:
-    """Let every reference to the original call the other function. Return what takes that back; None if the
-    original is neither a function of a module nor a method of a class in C, so nothing has been done."""
+    """Make every reference to the original call the other function. Return a function that undoes this, or
+    None if the original cannot be changed, because it is neither a function of a module nor a method of a C
+    class."""
     copy = original_of(original)
     if copy is original:
         return None
@@ -58,8 +60,8 @@ def take_place(original: Any, function: Callable[..., Any]) -> Callable[[], None
 
 
 def class_of(module: ModuleType, name: str) -> Any:
-    """Return the class that a module defines by that name, also where a profiler or a tracer has put a
-    wrapper or a subclass in its place. If there is none, what is in its place."""
+    """Return the class that a module defines by that name, even if a profiler or a tracer has replaced it
+    with a wrapper or a subclass. If there is no such class, return whatever has that name."""
     found = getattr(module, name)
     is_class = isinstance(found, type)
     classes: list[type] = [*reversed(found.__mro__)] if is_class else [object]

@@ -244,12 +244,12 @@ cdef object monitoring = getattr(sys, "monitoring", None)
 
 
 def report_waiting(frame) -> None:
-    """Report this frame, in which a tasklet waits, and the frames below it to the trace function that is set.
+    """Report this frame, in which a tasklet waits, and the frames below it to the current trace function.
 
-    Fact: since Python 3.12 the interpreter changes code that is to be traced: that of frames that run when
-    the function is set, and other code when it is next called. Danger: a frame in which a tasklet waits is
-    neither, so none of its lines are reported. Decision: events of the code alone are changed, and changed
-    back, by a tool that is free; if none is, the frame is left as it is. Guarded by
+    Fact: since Python 3.12 the interpreter changes code to trace it: the code of running frames when the
+    function is set, and other code at its next call. Danger: a frame in which a tasklet waits is neither, so
+    its lines are not reported. Decision: a free monitoring tool changes the events of this code, and changes
+    them back; if no tool is free, the frame stays as it is. Guarded by
     tests/stackless/test_tracing.py::test_trace_function_can_be_set_while_the_tasklet_waits.
     """
     if monitoring is None:
@@ -345,13 +345,13 @@ cdef int begin_settings(bint bare, uint64_t version) except -1:
 
 
 def begin_call() -> None:
-    """An OS thread of a pool begins a call, as a new thread begins."""
+    """Begin a call in a pool's OS thread, with the settings of a new thread."""
     hide_thread(False)
     begin_settings(False, UNKNOWN_HOOKS)
 
 
 def end_call() -> None:
-    """Nothing is set in this OS thread from now on, and tools of sys.monitoring see nothing of it."""
+    """Clear the settings of this OS thread, and hide it from tools of sys.monitoring."""
     cdef Settings* nothing = NULL
     drop_settings(&nothing)
     hide_thread(True)

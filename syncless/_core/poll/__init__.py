@@ -1,2 +1,2 @@
-"""The operating system's facilities that report ready descriptors, one file each, behind one contract:
-poller.pyx."""
+"""The operating system's facilities that report ready descriptors, one file each; poller.pyx defines their
+contract."""

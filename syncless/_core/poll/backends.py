@@ -1,4 +1,4 @@
-"""Which poll backend a loop has: the best of this system, or the one that the environment names."""
+"""The choice of a loop's poll backend: the best one of this system, or the one that the environment names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BACKENDS |= {"poll": PollPoller, "select": SelectPoller}
 
 
 def new_poller() -> Poller:
-    """One that is not open yet."""
+    """Return a poller that is not open yet."""
     choice = os.environ.get("SYNCLESS_LOOP", "")
     if choice and choice not in BACKENDS:
         raise ValueError(f"unknown SYNCLESS_LOOP={choice!r}; this system has {', '.join(BACKENDS)}")

@@ -1,1 +1,1 @@
-"""Waiting for one another: locks, events, queues, channels, and the first of several."""
+"""Ways for tasklets to wait for one another: locks, events, queues, channels, and select()."""

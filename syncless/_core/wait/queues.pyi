@@ -12,7 +12,7 @@ class Queue(Generic[_T]):
     def put(self, item: _T, block: bool = True, timeout: float | None = None) -> None:
         """Add an item. Wait for room for at most `timeout` seconds, then raise queue.Full."""
     def get(self, block: bool = True, timeout: float | None = None) -> _T:
-        """Take the first item. Wait for one for at most `timeout` seconds, then raise queue.Empty."""
+        """Take the first item. Wait for an item for at most `timeout` seconds, then raise queue.Empty."""
     def put_nowait(self, item: _T) -> None: ...
     def get_nowait(self) -> _T: ...
     def qsize(self) -> int: ...
@@ -26,17 +26,16 @@ class LifoQueue(Queue[_T]):
 
 class PriorityQueue(Queue[_T]):
     """A queue that returns the least item first, like queue.PriorityQueue.
-    put() compares the item, and raises the error if that fails."""
+    put() compares the item with others, and raises the error if a comparison fails."""
 
 class JoinableQueue(Queue[_T]):
     """A Queue whose join() waits until task_done() has been called for each
     item, as in queue.Queue."""
     @property
     def unfinished(self) -> int:
-        """Number of items put in for which task_done() has not been called."""
+        """The number of items for which task_done() has not been called."""
     def task_done(self) -> None:
-        """Report that a taken item has been processed. Raise ValueError if called more often than there were
-        items."""
+        """Report that an item has been processed. Raise ValueError if there were more calls than items."""
     def join(self, timeout: float | None = None) -> bool:
         """Wait until all items have been processed, for at most `timeout` seconds. Return whether they
         have."""
@@ -45,12 +44,11 @@ class Channel(Generic[_T]):
     """A meeting of one sender and one receiver: each waits for the other (Stackless Python's
     channel).
 
-    Several may wait on either side; they meet in the order of their arrival. Iteration receives until
-    close().
+    Several tasklets may wait on either side; they meet in FIFO order. Iteration receives until close().
 
     send() returns when a receiver has the value. If that receiver is killed before its turn comes, the next
-    receiver gets the value. Until there is one, the channel keeps the value, ahead of later ones. It counts
-    in `balance` like a sender, and survives close().
+    receiver gets the value. Until there is one, the channel keeps the value, ahead of later values. The value
+    counts in `balance` like a sender, and survives close().
     """
 
     balance: int

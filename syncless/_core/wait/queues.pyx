@@ -85,7 +85,7 @@ cdef class Queue:
         return 0
 
     def get(self, block=True, timeout=None):
-        """Take the first item. Wait for one for at most `timeout` seconds, then raise queue.Empty."""
+        """Take the first item. Wait for an item for at most `timeout` seconds, then raise queue.Empty."""
         cdef BaseTasklet me
         cdef int64_t deadline
         if self.count:
@@ -264,7 +264,7 @@ cdef class LifoQueue(Queue):
 
 cdef class PriorityQueue(Queue):
     """PriorityQueue(maxsize=0)\n--\n\nA queue that returns the least item first, like queue.PriorityQueue.
-    put() compares the item, and raises the error if that fails."""
+    put() compares the item with others, and raises the error if a comparison fails."""
 
     def __init__(self, Py_ssize_t maxsize=0):
         self.maxsize = max(0, maxsize)
@@ -311,12 +311,11 @@ cdef class JoinableQueue(Queue):
 
     @property
     def unfinished(self) -> int:
-        """Number of items put in for which task_done() has not been called."""
+        """The number of items for which task_done() has not been called."""
         return self.accepted - self.finished
 
     def task_done(self) -> None:
-        """Report that a taken item has been processed. Raise ValueError if called more often than there were
-        items."""
+        """Report that an item has been processed. Raise ValueError if there were more calls than items."""
         if self.finished == self.accepted:
             raise ValueError("task_done() called too many times")
         self.finished += 1
@@ -352,12 +351,11 @@ cdef class Channel(Meeting):
     """Channel()\n--\n\nA meeting of one sender and one receiver: each waits for the other (Stackless Python's
     channel).
 
-    Several may wait on either side; they meet in the order of their arrival. Iteration receives until
-    close().
+    Several tasklets may wait on either side; they meet in FIFO order. Iteration receives until close().
 
     send() returns when a receiver has the value. If that receiver is killed before its turn comes, the next
-    receiver gets the value. Until there is one, the channel keeps the value, ahead of later ones. It counts
-    in `balance` like a sender, and survives close().
+    receiver gets the value. Until there is one, the channel keeps the value, ahead of later values. The value
+    counts in `balance` like a sender, and survives close().
     """
 
     @classmethod

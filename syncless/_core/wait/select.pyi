@@ -46,6 +46,6 @@ def select(cases: Iterable[Any], timeout: float | None = None) -> tuple[int, Any
 
     A case is a channel (receive), a queue (get), an event (set), a tasklet (ended), a lock or semaphore
     (acquire), an AsyncResult, a socket or descriptor (can be read); or what sending(), putting(), readable(),
-    writable() and after() return. Of several ready cases one is chosen at random. The value is the received
-    or taken value, else None. An exception from receive() is raised.
+    writable() and after() return. If several cases are ready, one is chosen at random. The value is the one
+    that was received or taken, otherwise None. An exception from receive() is raised.
     """

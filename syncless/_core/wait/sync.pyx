@@ -41,7 +41,7 @@ cdef class Event:
     ready = is_set
 
     def set(self) -> None:
-        """Set the flag and wake all waiters. May be called in any thread."""
+        """Set the flag and wake all waiters. Any thread may call set()."""
         self.flag = True
         wake_all(&self.waiters)
         if self.callbacks is not None:
@@ -66,7 +66,7 @@ cdef class Event:
         self.flag = False
 
     def wait(self, timeout=None) -> bool:
-        """Wait for set(), at most `timeout` seconds. Return False when they have passed."""
+        """Wait for set(), for at most `timeout` seconds. Return False after the timeout."""
         cdef int64_t deadline
         if self.flag:
             return True
@@ -77,15 +77,15 @@ cdef class Event:
         return wait_in(&self.waiters, "event", self, deadline) == WOKEN
 
     def add_done_callback(self, callback) -> None:
-        """Call `callback(event)` once at the next set(); immediately if the event is set. The callback must
-        not block; its errors are reported."""
+        """Call `callback(event)` once at the next set(), or immediately if the event is set. The callback
+        must not block; its errors are reported."""
         if self.flag:
             self._tell([callback])
         else:
             self.callbacks = with_callback(self.callbacks, callback)
 
     def remove_done_callback(self, callback) -> int:
-        """Remove the callback. Return how often it was registered."""
+        """Remove the callback. Return how often the callback was registered."""
         return drop_callback(self.callbacks, callback)
 
     def __repr__(self):
@@ -99,8 +99,8 @@ cdef uint64_t running() noexcept:
 
 
 cdef class Semaphore:
-    """Semaphore(value=1)\n--\n\nAt most `value` tasklets are between acquire() and release(), as with
-    threading.Semaphore."""
+    """Semaphore(value=1)\n--\n\nA semaphore that admits at most `value` tasklets between acquire() and
+    release(), like threading.Semaphore."""
 
     def __init__(self, Py_ssize_t value=1):
         if value < 0:
@@ -143,13 +143,13 @@ cdef class Semaphore:
         return 0
 
     def acquire(self, blocking=True, timeout=None) -> bool:
-        """Take a unit; wait for one for at most `timeout` seconds. Return whether a unit was taken."""
+        """Take a unit, waiting for at most `timeout` seconds. Return whether a unit was taken."""
         if not blocking and timeout is not None:
             raise ValueError("can't specify timeout for non-blocking acquire")
         return self.acquire_unit(blocking, timeout)
 
     def release(self, Py_ssize_t n=1) -> None:
-        """Give back n units. May be called in any thread."""
+        """Give back n units. Any thread may call release()."""
         if n < 1:
             raise ValueError("n must be one or more")
         while n:
@@ -171,15 +171,15 @@ cdef class Semaphore:
 
 
 cdef class Lock(Semaphore):
-    """Lock()\n--\n\nA lock that one tasklet at a time holds; any tasklet may release it, as with
+    """Lock()\n--\n\nA lock that one tasklet at a time can hold; any tasklet may release it, as with
     threading.Lock."""
 
     def __init__(self):
         self.value = 1
 
     def acquire(self, blocking=True, timeout=-1) -> bool:
-        """Take the lock; wait for at most `timeout` seconds (-1: forever). Return whether the lock was
-        taken."""
+        """Take the lock, waiting for at most `timeout` seconds (-1 means forever). Return whether the lock
+        was taken."""
         if timeout is not None and timeout != -1:
             if not blocking:
                 raise ValueError("can't specify a timeout for a non-blocking call")
@@ -189,7 +189,8 @@ cdef class Lock(Semaphore):
         return self.acquire_unit(blocking, None)
 
     def release(self) -> None:
-        """Release the lock, or hand it to the longest waiter. Raise RuntimeError if it is not held."""
+        """Release the lock, or pass it to the tasklet that has waited longest. Raise RuntimeError if it is
+        not held."""
         if self.value:
             raise RuntimeError("release unlocked lock")
         self.release_unit()

@@ -1,4 +1,4 @@
-"""ASGI 3 in the server: the same connections, limits and logs as for WSGI.
+"""ASGI 3 in the server, with the same connections, limits and logs as for WSGI.
 
-Next to read: application.pyx, then exchange.pyx.
+Read application.pyx next, then exchange.pyx.
 """

@@ -1,4 +1,4 @@
-"""Tests for applications that speak ASGI."""
+"""Detects applications that speak ASGI."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from syncless.apps.signature import ASGI, CO_COROUTINE, check, is_plain, takes
 
 
 def is_asgi(thing: Any) -> bool:
-    """Return whether calling it returns a coroutine, as ASGI 3 requires, or an awaitable object, as with
-    Starlette's HTTPEndpoint. A functools.partial is looked through."""
+    """Return whether calling the thing returns a coroutine, as ASGI 3 requires, or an awaitable object, as
+    with Starlette's HTTPEndpoint. A functools.partial is unwrapped."""
     while hasattr(thing, "func") and hasattr(thing, "keywords"):
         thing = thing.func
     if is_plain(thing):
@@ -23,8 +23,8 @@ def is_asgi(thing: Any) -> bool:
 
 
 def is_asgi2(thing: Any) -> bool:
-    """Return whether it is a double callable of ASGI 2: application(scope) gives a coroutine function that
-    takes receive and send."""
+    """Return whether the thing is an ASGI 2 application: application(scope) returns a coroutine function of
+    receive and send."""
     if isinstance(thing, type):
         import inspect
 
@@ -34,7 +34,7 @@ def is_asgi2(thing: Any) -> bool:
 
 
 def as_asgi(application: Any) -> Any:
-    """Return the application, if it can be called as ASGI 3; raise TypeError for what cannot."""
+    """Return the application if it can be called as ASGI 3, otherwise raise TypeError."""
     if is_asgi2(application):
         raise TypeError(
             f"{application!r} is an ASGI 2 application, called in two steps; syncless speaks ASGI 3: pass "

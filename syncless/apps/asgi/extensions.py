@@ -1,4 +1,4 @@
-"""What extensions of ASGI need: parts of files, trailers, and the entry of a scope for TLS."""
+"""Helpers for ASGI extensions: parts of files, trailers, and the TLS entry of a scope."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ FORBIDDEN = {
 
 
 def file_region(file: Any, offset: int | None, count: int | None) -> tuple[int, int]:
-    """Return offset and size of a part of an open file: by default, from its position to its end. A buffered
-    file has another position than its descriptor, and may have bytes to write."""
+    """Return the offset and size of a part of an open file, by default from its position to its end. A
+    buffered file's position differs from its descriptor's, and its buffer may hold unwritten bytes."""
     region = region_of(file)
     fd = file.fileno()
     if offset is None:
@@ -35,7 +35,7 @@ def file_region(file: Any, offset: int | None, count: int | None) -> tuple[int, 
 
 
 def trailer_lines(message: dict[str, Any]) -> bytes:
-    """Return the fields of an http.response.trailers. Raise ValueError on failure."""
+    """Return the lines of an http.response.trailers message. Raise ValueError for a forbidden field."""
     lines = []
     for name, value in message.get("headers", ()):
         if not is_field(name, value) or name.lower() in FORBIDDEN:
@@ -45,14 +45,14 @@ def trailer_lines(message: dict[str, Any]) -> bytes:
 
 
 def takes_trailers(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Return whether the client of a request with these header fields keeps trailers (RFC 9110, 6.5.1)."""
+    """Return whether the client of a request with these header fields accepts trailers (RFC 9110, 6.5.1)."""
     values = b",".join(value for name, value in headers if name == b"te")
     return b"trailers" in [word.strip() for word in values.lower().split(b",")]
 
 
 def is_event_stream(fields: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Return whether the client of a response with these fields comes again when it ends (HTML, 9.2): it may
-    end after any event."""
+    """Return whether these fields belong to an event stream, which may end after any event, because the
+    client reconnects (HTML, 9.2)."""
     kinds = [value for name, value in fields if name.lower() == b"content-type"]
     return bool(kinds) and kinds[0].lower().startswith(b"text/event-stream")
 
@@ -91,7 +91,7 @@ SHORT = {
 
 
 def _distinguished(subject: Any) -> str | None:
-    """Return the name in the form of RFC 4514: the most specific part first."""
+    """Return the name in the form of RFC 4514, with the most specific part first."""
     parts = [
         "+".join(f"{SHORT.get(key, key)}={_escaped(value)}" for key, value in names)
         for names in reversed(subject)

@@ -25,7 +25,7 @@ VERSIONS = {"version": "3.0", "spec_version": "2.4"}
 
 
 class Behind:
-    """An application below a path that a proxy has taken away, for its links to itself."""
+    """Wraps an application below a path that a proxy removes, so that its links to itself are right."""
 
     def __init__(self, application: Any, path: str):
         self.application = application
@@ -41,7 +41,8 @@ class Behind:
 
 
 class ASGIHost(Host):
-    """``root_path``: as for Behind. ``lifespan``: "auto", "on" or "off", see `serve`."""
+    """An ASGI application. ``root_path`` is the path for Behind; ``lifespan`` is "auto", "on" or "off", see
+    `serve`."""
 
     def __init__(self, application: Any, root_path: str = "", lifespan: str = "auto"):
         self.call = Behind(application, root_path) if root_path else application
@@ -83,7 +84,7 @@ class ASGIHost(Host):
             self._lifespan, self._state = lifespan, lifespan.state
 
     def end(self, seconds: float) -> None:
-        """Cancel the background work that takes longer than `seconds`."""
+        """End the application, and cancel background work that takes longer than `seconds`."""
         if self._tasks is not None and not self._tasks.wait(seconds):
             self._tasks.cancel()
             self._tasks.wait(1.0)

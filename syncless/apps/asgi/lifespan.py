@@ -12,12 +12,12 @@ VERSIONS = {"version": "3.0", "spec_version": "2.0"}
 
 
 class _WrongMessage(RuntimeError):
-    """The application does not speak the lifespan protocol, though it takes its scope."""
+    """Raised if an application accepts the lifespan scope, but does not speak the protocol."""
 
 
 class Lifespan:
-    """Calls the application with a `lifespan` scope. One that raises before it has asked for a message does
-    without. ``errors``: of its server."""
+    """Calls the application with a `lifespan` scope. An application that raises before it asks for a message
+    has no lifespan. ``errors`` is the server's log."""
 
     def __init__(self, application: Any, errors: ErrorLog):
         self._application = application
@@ -49,7 +49,7 @@ class Lifespan:
         return True
 
     async def shutdown(self) -> None:
-        """Tell the application that the last response has been sent, and wait for it."""
+        """Tell the application that the last response has been sent, and wait for its shutdown."""
         if self._task is None or self._task.done():
             return
         self._messages.put_nowait({"type": "lifespan.shutdown"})

@@ -1,6 +1,6 @@
-"""ASGI applications that stand between the server and another one.
+"""ASGI middleware between the server and the application.
 
-They have static files (http/content/static/files.py), and hooks before and after each request
+It serves static files (http/content/static/files.py), and calls hooks before and after each request
 (server/program/hooks.py).
 """
 
@@ -53,8 +53,8 @@ After = Callable[[dict[str, Any], "str | None"], None]
 
 
 class HooksMiddleware:
-    """Calls ``before(variables)``, the application, and ``after(variables, status)`` when it has ended. The
-    request's variables are those of CGI, with its scope as "asgi.scope"."""
+    """Calls ``before(variables)``, the application, then ``after(variables, status)``. The variables are the
+    request's CGI variables, with its scope as "asgi.scope"."""
 
     def __init__(self, application: Any, before: Before | None, after: After | None):
         self.application = application

@@ -1,5 +1,5 @@
-"""Tasks of requests that have been answered: background work that goes on. And one for libraries that bind
-their threads to a task."""
+"""Tasks that continue after the response of their request, and a task for libraries that bind their threads
+to a task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from syncless.http.log.errorlog import ErrorLog
 
 
 class Tasks:
-    """Those of one server. It keeps them alive, logs their errors, and waits for them when it stops."""
+    """The tasks of one server: they are kept alive, their errors are logged, and the server waits for them
+    when it stops."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -25,7 +26,7 @@ class Tasks:
         return len(self._tasks)
 
     def keep(self, task: asyncio.Task[Any], name: str, error_log: ErrorLog) -> None:
-        """Keep the task of the request with that name running."""
+        """Keep the task of the named request running."""
 
         def ended(task: asyncio.Task[Any]) -> None:
             self._tasks.discard(task)
@@ -42,7 +43,7 @@ class Tasks:
         task.add_done_callback(ended)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for their end. Return whether all have ended."""
+        """Wait until all tasks have ended. Return whether they have."""
         return self._none.wait(seconds)
 
     def cancel(self) -> None:
@@ -51,12 +52,12 @@ class Tasks:
 
 
 class RootTask:
-    """A task for libraries that look for the one that run_until_complete() runs: a background loop has none.
-    Lasts from its making until end().
+    """A substitute for the task of run_until_complete(), which some libraries look for: a background loop has
+    none. The task lasts until end().
 
-    anyio binds its worker threads to that task, and they end with it. Without one it looks at the callbacks
-    of all tasks for each call in a thread, and then binds the thread to the task of the request, so that no
-    thread is used twice.
+    anyio binds its worker threads to that task, and they end with it. Without that task, anyio searches the
+    callbacks of all tasks at each call in a thread, and binds the thread to the request's task, so that no
+    thread is reused.
     """
 
     def __init__(self, loop: EventLoop):

@@ -1,4 +1,4 @@
 """WSGI in the server.
 
-Next to read: application.pyx, then input.pyx.
+Read application.pyx next, then input.pyx.
 """

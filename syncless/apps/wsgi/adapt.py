@@ -1,8 +1,8 @@
 """Turns any kind of application that can be served into a WSGI callable.
 
-A WSGI callable; a web.py application; a CherryPy application, root object or class; a BaseHTTPRequestHandler
-subclass; or a name of one of these, see loading.py. Nothing here imports a framework: each is recognised by
-its attributes.
+The kinds are a WSGI callable; a web.py application; a CherryPy application, root object or class; a
+BaseHTTPRequestHandler subclass; or the name of any of these, see loading.py. Nothing here imports a
+framework: attributes identify each kind.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WSGIApplication = Callable[..., Iterable[bytes]]
 
 
 def as_wsgi(application: Any) -> WSGIApplication:
-    """Return the WSGI callable for anything that can be served; raise TypeError for anything else, and the
+    """Return the WSGI callable for anything that can be served. Raise TypeError for anything else, and the
     errors of `load` for a name."""
     if isinstance(application, str):
         application = load(application)
@@ -58,7 +58,7 @@ def _is_handler(application: type) -> bool:
 
 
 def _is_cherrypy_root(thing: Any) -> bool:
-    """Return whether some method of it is exposed as CherryPy's decorator marks it."""
+    """Return whether the thing has a method that CherryPy's decorator has exposed."""
     return "cherrypy" in sys.modules and any(
         getattr(getattr(thing, name, None), "exposed", False) is True
         for name in dir(thing)
@@ -73,7 +73,7 @@ def _cherrypy(root: Any) -> WSGIApplication:
 
 
 class _RequestFile(io.BufferedIOBase):
-    """The input of a handler: the head, written anew from the environ, then the body."""
+    """The input of a handler: the head, rebuilt from the environ, then the body."""
 
     def __init__(self, environ: dict[str, Any]):
         lines = [f"{environ['REQUEST_METHOD']} {request_target(environ)} {environ['SERVER_PROTOCOL']}"]
@@ -98,7 +98,7 @@ class _RequestFile(io.BufferedIOBase):
 
 
 def request_target(environ: dict[str, Any]) -> str:
-    """Return the path and the query of a request line, written anew."""
+    """Return the path and query of the request, quoted for a request line."""
     path = quote(environ["PATH_INFO"].encode("latin-1"), safe="/:@!$&'()*+,;=~-._")
     return f"{path}?{environ['QUERY_STRING']}" if environ["QUERY_STRING"] else path
 
@@ -156,7 +156,7 @@ class _HandlerApplication:
                 pass
 
             def log_message(self, format: str, *args: Any) -> None:
-                """The access log is the server's."""
+                """Do nothing: the server writes the access log."""
 
         self._handler = Handler
 

@@ -1,4 +1,4 @@
-"""Functions with which an application asks about the client of its current request."""
+"""Functions for applications, about the client of the current request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from syncless.apps.wsgi.application import WSGIExchange
 
 
 def current_request() -> WSGIExchange:
-    """Return the request in whose tasklet this is called; other tasklets may use it. Raise RuntimeError
+    """Return the request of the calling tasklet; other tasklets may use the result. Raise RuntimeError
     outside a request."""
     request = current()
     if not isinstance(request, WSGIExchange):
@@ -22,14 +22,14 @@ def current_request() -> WSGIExchange:
 
 
 def client_gone() -> bool:
-    """Return whether the client of this request has closed its connection, or at least its sending side. Also
-    available as ``environ["syncless.client_gone"]``."""
+    """Return whether the client of this request has closed its connection, or at least its sending side. The
+    function is also available as ``environ["syncless.client_gone"]``."""
     return current_request().client_gone
 
 
 def early_hints(fields: Iterable[tuple[str | bytes, str | bytes]]) -> None:
-    """Send a 103 with these header fields, such as ("Link", "</style.css>; rel=preload; as=style"), before
-    the response is ready; an HTTP/1.0 client gets none (RFC 8297). Also available as
+    """Send a 103 response with these header fields, such as ("Link", "</style.css>; rel=preload; as=style"),
+    before the response is ready; an HTTP/1.0 client gets none (RFC 8297). The function is also available as
     ``environ["wsgi.early_hints"]``, as in gunicorn. Raise ValueError for a field that cannot be sent,
     RuntimeError outside the tasklet of a request."""
     current_request().send_early_hints([(_as_bytes(name), _as_bytes(value)) for name, value in fields])

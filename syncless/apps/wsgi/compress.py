@@ -1,8 +1,8 @@
-"""A WSGI application whose responses are compressed on their way (see http/content/compression.py).
+"""A WSGI application that compresses the responses of another one (see http/content/compression.py).
 
-The head waits until the first part of the body comes, because the size of a body decides, too. A
-part that the application yields or writes is flushed at once, so that a client sees each event of a stream; a
-file is not.
+The head waits for the first part of the body, because compression also depends on the size of the body. Each
+part that the application yields or writes is flushed immediately, so that a client sees each event of a
+stream; the blocks of a file are not flushed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from syncless.http.content.filepart import FilePart
 
 
 class Compressed:
-    """Calls an application and compresses its responses where that gains."""
+    """Calls an application, and compresses its responses if that pays off."""
 
     def __init__(self, application: Any, compression: Compression):
         self.application = application
@@ -39,7 +39,7 @@ class Compressed:
 
 
 class _Answer:
-    """One response: its head, and the compressor once that has been decided."""
+    """One response: its head, and the compressor once it has been chosen."""
 
     def __init__(self, compression: Compression, environ: dict[str, Any], start_response: Any):
         self.compression = compression
@@ -54,7 +54,7 @@ class _Answer:
         self.write: Any = None
 
     def start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-        """Passed to the application as start_response."""
+        """Note the status and headers: this is the application's start_response()."""
         if self.begun:
             self.start_response(status, headers, exc_info)  # raises if it is too late
             self.begun = self.encoded = False
@@ -86,7 +86,7 @@ class _Answer:
             self.compressor = make()
 
     def send_whole(self, parts: list[bytes] | tuple[bytes, ...]) -> Iterable[bytes]:
-        """Send a body that is a list or a tuple, whose size is known."""
+        """Return the body for a list or a tuple, whose total size is known."""
         if not all(isinstance(part, bytes) for part in parts):
             self.begin(0)
             return parts  # the server says what is wrong with them
@@ -96,7 +96,7 @@ class _Answer:
         return iter(()) if self.encoded else parts  # a list's size would be the Content-Length
 
     def put(self, data: bytes) -> None:
-        """Passed to the application as write()."""
+        """Send a part of the body: this is the application's write()."""
         self.begin()
         if self.compressor is None:
             self.write(data)
@@ -105,7 +105,7 @@ class _Answer:
 
 
 class _Body:
-    """The server iterates over this, and closes it."""
+    """The body that the server iterates over and closes."""
 
     def __init__(self, answer: _Answer, parts: Any, *, close: Any = None, flush: bool = True):
         self._answer = answer

@@ -1,5 +1,5 @@
-"""wsgi.file_wrapper (PEP 3333): a file as a response body. Sent by sendfile where that gives the bytes of its
-read(), else in blocks."""
+"""wsgi.file_wrapper (PEP 3333): a file as a response body. sendfile sends the file if that gives the same
+bytes as read(); otherwise it is sent in blocks."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ class FileWrapper:
         return block
 
     def region(self) -> tuple[int, int, int] | None:
-        """Return (descriptor, offset, bytes from there to the end) if sendfile can send the file, else
+        """Return (descriptor, offset, number of remaining bytes) if sendfile can send the file, otherwise
         None."""
         return region_of(self.file)

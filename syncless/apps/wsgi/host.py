@@ -1,4 +1,4 @@
-"""A WSGI application in a server: its environs, and what stands around it."""
+"""A WSGI application in a server, with its environ and its middleware."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from syncless.apps.wsgi.websocket import websocket_offer
 
 
 class WSGIHost(Host):
-    """``root_path``: a path that a proxy has taken away, for the application's links to itself."""
+    """A WSGI application. ``root_path`` is a path that a proxy removes; the application needs it for its
+    links."""
 
     def __init__(self, call: Any, root_path: str = ""):
         self.call = call
@@ -48,7 +49,7 @@ class WSGIHost(Host):
 
 
 def pages_at(place: Place) -> dict[str, WSGIApplication]:
-    """Return the pages of a place, for kinds of applications that do not look for them themselves."""
+    """Return the pages of a place, for kinds of applications that do not serve them themselves."""
     return {path: WSGIHost(page).at(place.below("")) for path, page in place.pages.items()}
 
 

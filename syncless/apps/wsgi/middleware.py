@@ -1,7 +1,7 @@
-"""WSGI applications that stand between the server and another one, or in its place.
+"""WSGI middleware between the server and the application, and the server's own pages.
 
-They have static files (http/content/static/files.py), pages of the server's own, and hooks before and after
-each request (server/program/hooks.py).
+It serves static files (http/content/static/files.py), and calls hooks before and after each request
+(server/program/hooks.py).
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class StaticFilesMiddleware:
 
 
 def page(answer: Callable[[str], tuple[str, bytes, str]]) -> Any:
-    """Answer each GET with what ``answer`` gives for its Accept field: a status, a body and a type."""
+    """Return a WSGI application that serves what ``answer`` returns for the Accept field of a GET: a status,
+    a body and a type."""
 
     def call(environ: dict[str, Any], start_response: Any) -> list[bytes]:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
@@ -53,7 +54,7 @@ def page(answer: Callable[[str], tuple[str, bytes, str]]) -> Any:
 
 
 def nothing_here(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    """Respond with 404: a WSGI application for paths without one."""
+    """Respond with 404, as the WSGI application of all paths without one."""
     body = b"404 Not Found\nNo application is mounted at this path.\n"
     headers = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body)))]
     start_response("404 Not Found", headers)
@@ -65,8 +66,8 @@ After = Callable[[dict[str, Any], "str | None"], None]
 
 
 class HooksMiddleware:
-    """Calls ``before(environ)``, the application, and ``after(environ, status)`` when its response is
-    given."""
+    """Calls ``before(environ)``, the application, then ``after(environ, status)`` at the end of its
+    response."""
 
     def __init__(self, application: Any, before: Before | None, after: After | None):
         self.application = application
@@ -102,7 +103,7 @@ class HooksMiddleware:
 
 
 class Closing:
-    """The body of a response; `done` is called when the server closes it."""
+    """A response body; `done` is called when the server closes it."""
 
     def __init__(self, body: Iterable[bytes], done: Callable[[], None]):
         self._body = body

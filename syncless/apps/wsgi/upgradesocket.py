@@ -1,11 +1,11 @@
 """``environ["werkzeug.socket"]``: the connection of a request that asks for a WebSocket, as a socket.
 
 simple-websocket, and with it Flask-SocketIO, python-engineio and flask-sock, look for the socket there and
-speak the protocol on it. The first byte that is sent or received takes the connection: from then on the
-response of the application is ignored, and the server closes the connection when the application returns. The
-socket gives the bytes that have been received behind the request, and speaks TLS where the connection does.
+speak the protocol on it. The first send or receive takes over the connection: from then on the response of
+the application is ignored, and the server closes the connection when the application returns. The socket
+returns bytes that were received after the request, and speaks TLS if the connection does.
 
-A stream of HTTP/2 has no descriptor. For a library that wants to wait for one, fileno() makes a pair of
+An HTTP/2 stream has no descriptor. For a library that waits for a descriptor, fileno() creates a pair of
 sockets and a tasklet that moves the bytes there.
 """
 
@@ -30,8 +30,8 @@ OF_THE_DESCRIPTOR = ("getpeername", "getsockname", "getsockopt", "setsockopt", "
 
 
 class UpgradeSocket:
-    """The methods of `socket.socket` that a protocol on a connection needs. One tasklet may receive while
-    others send."""
+    """A socket with the methods of `socket.socket` that a protocol on a connection needs. One tasklet may
+    receive while others send."""
 
     def __init__(self, upgrade: Upgrade):
         self._upgrade = upgrade
@@ -94,7 +94,7 @@ class UpgradeSocket:
         self._descriptor("shutdown", how)
 
     def close(self) -> None:
-        """Close the socket; a tasklet that receives resumes. The connection is closed when the application
+        """Close the socket, and wake a tasklet that receives. The connection is closed when the application
         returns."""
         if self._taken and not self._closed:
             self._closed = True
@@ -104,7 +104,7 @@ class UpgradeSocket:
                 self._upgrade.end_input()  # it is closed already, or has no descriptor; so _move() ends, too
 
     def end(self, failure: BaseException | None) -> None:
-        """Called by the server when the application has returned or raised."""
+        """End the socket after the application has returned or raised."""
         self._closed = True
         if self._pipe is not None:
             self._pipe.shutdown(socket.SHUT_RDWR)  # tasklets that wait for it go on

@@ -10,8 +10,8 @@
             websocket.send(message)
         return []
 
-The handshake is answered by accept(), or by the first receive() or send(). An application that never calls
-them can refuse with an ordinary response. Needs ``pip install 'syncless[websocket]'``.
+accept(), or the first receive() or send(), completes the handshake. An application that never calls them can
+refuse with an ordinary response. This needs ``pip install 'syncless[websocket]'``.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from syncless.http.websocket.websocket import WebSocket, has_library, tell_missi
 
 
 def websocket_offer(limits: Limits, error_log: ErrorLog) -> Callable[[Upgrade, dict[str, Any]], None]:
-    """Called for each request that asks for a WebSocket: its environ gets one, and the socket for libraries
-    that bring their own."""
+    """Return a function for requests that ask for a WebSocket: the function adds one to the environ, and a
+    socket for libraries with their own protocol code."""
     found = has_library()
 
     def offer(upgrade: Upgrade, environ: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""An app for the projects of Django: its name and label."""
+"""The app that Django projects install: its name and label."""
 
 from django.apps import AppConfig
 

@@ -1,11 +1,12 @@
-"""Host names without waiting and without threads: getaddrinfo and its kin, with the C library's answers.
+"""Resolves host names without blocking and without threads: getaddrinfo and related functions, with the C
+library's results.
 
-nsswitch.conf gives the order of the sources. /etc/hosts is read here. Name servers are asked through our own
-sockets, with messages that dnspython builds and reads. The sources that only the C library knows (mDNS,
-systemd-resolved, NIS ...) are asked through it, in a thread. Numeric addresses and names in /etc/hosts need
+nsswitch.conf defines the order of the sources. /etc/hosts is read here. Name servers are queried through our
+own sockets, with messages that dnspython builds and reads. Sources that only the C library knows (mDNS,
+systemd-resolved, NIS ...) are queried through it, in a thread. Numeric addresses and names in /etc/hosts need
 neither the network nor a thread.
 
-``SYNCLESS_RESOLVER=thread`` in the environment, or `use("thread")`, asks the C library for everything, in a
+``SYNCLESS_RESOLVER=thread`` in the environment, or `use("thread")`, leaves everything to the C library, in a
 pool of threads.
 """
 
@@ -54,8 +55,8 @@ _results: dict[Any, tuple[float, tuple[int, int, int], AddressInfo]] = {}
 
 
 def use(resolver: Literal["dns", "thread"]) -> None:
-    """Choose the resolver: this module ("dns"), or the C library in threads ("thread"). Raise ValueError on
-    failure."""
+    """Choose the resolver: this module ("dns"), or the C library in threads ("thread"). Raise ValueError for
+    any other name."""
     global _in_thread
     if resolver not in ("dns", "thread"):
         raise ValueError(f"unknown resolver {resolver!r}; choose 'dns' or 'thread'")
@@ -76,7 +77,7 @@ def configure(
 
 
 class _AskTheCLibrary(Exception):
-    """A source that only the C library knows comes first."""
+    """Raised if a source that only the C library knows comes first."""
 
 
 class _Found:
@@ -121,8 +122,8 @@ def _by_servers(name: str, families: tuple[int, ...]) -> _Found:
 
 
 def _first_that_knows(name: str, in_hosts: Callable[[], T | None], by_servers: Callable[[], T]) -> T:
-    """Ask one source after the other. If none knows the name, it raises the last one's gaierror.
-    _AskTheCLibrary if the C library must be asked."""
+    """Query one source after the other. If none knows the name, raise the last source's gaierror. Raise
+    _AskTheCLibrary if the C library must be queried."""
     failure = error(_stdlib.EAI_NONAME)
     for source in _resolver.sources:
         if source.name == "files":
@@ -149,7 +150,7 @@ def _find(name: str, families: tuple[int, ...]) -> _Found:
 
 
 def _plain(host: str | bytes) -> str:
-    """Return the name as it is asked for; UnicodeError as the standard library raises it."""
+    """Return the name in the form used in queries. Raise UnicodeError as the standard library does."""
     if isinstance(host, bytes):
         return host.decode("ascii", "surrogateescape")
     if not isinstance(host, str):
@@ -168,7 +169,7 @@ def getaddrinfo(
     proto: int = 0,
     flags: int = 0,
 ) -> AddressInfo:
-    """socket.getaddrinfo, cooperative."""
+    """Like socket.getaddrinfo, but cooperative."""
     if isinstance(host, (str, bytes)) and ("\0" if isinstance(host, str) else b"\0") in host:  # type: ignore[operator]
         raise error(_stdlib.EAI_NONAME)  # the C library would look for what is before it
     if host is None or flags & NUMERICHOST or is_numeric(host):
@@ -201,7 +202,7 @@ def getaddrinfo(
 
 
 def _addresses(name: str, family: int, flags: int) -> tuple[_Found, list[str]]:
-    """Return the addresses in the order in which they should be tried."""
+    """Return the source's answer, and the addresses in the order in which to try them."""
     here = families_here() if flags & ADDRCONFIG else {AF_INET, AF_INET6}
     mapped = family == AF_INET6 and flags & V4MAPPED
     wanted: tuple[int, ...] = (AF_INET, AF_INET6) if family == AF_UNSPEC or mapped else (family,)
@@ -217,7 +218,7 @@ def _addresses(name: str, family: int, flags: int) -> tuple[_Found, list[str]]:
 
 
 def gethostbyname(hostname: str) -> str:
-    """socket.gethostbyname, cooperative."""
+    """Like socket.gethostbyname, but cooperative."""
     if is_numeric(hostname):
         return _gethostbyname(hostname)
     if _in_thread:
@@ -226,7 +227,7 @@ def gethostbyname(hostname: str) -> str:
 
 
 def gethostbyname_ex(hostname: str) -> tuple[str, list[str], list[str]]:
-    """socket.gethostbyname_ex, cooperative."""
+    """Like socket.gethostbyname_ex, but cooperative."""
     if is_numeric(hostname):
         return _gethostbyname_ex(hostname)
     name = _plain(hostname)
@@ -240,7 +241,7 @@ def gethostbyname_ex(hostname: str) -> tuple[str, list[str], list[str]]:
 
 
 def _name_of(address: str) -> tuple[str, list[str]]:
-    """Return the host name and the aliases of a numeric address. Raise gaierror if there is none,
+    """Return the host name and the aliases of a numeric address. Raise gaierror if there is no name,
     _AskTheCLibrary if only the C library can tell."""
     plain = address.partition("%")[0]
 
@@ -258,7 +259,7 @@ def _name_of(address: str) -> tuple[str, list[str]]:
 
 
 def gethostbyaddr(ip_address: str) -> tuple[str, list[str], list[str]]:
-    """socket.gethostbyaddr, cooperative."""
+    """Like socket.gethostbyaddr, but cooperative."""
     if not isinstance(ip_address, (str, bytes)) or _in_thread:
         return run_in_thread(_gethostbyaddr, ip_address)
     address = str(getaddrinfo(ip_address, None, 0, _stdlib.SOCK_STREAM)[0][4][0])
@@ -272,7 +273,7 @@ def gethostbyaddr(ip_address: str) -> tuple[str, list[str], list[str]]:
 
 
 def getnameinfo(sockaddr: Any, flags: int) -> tuple[str, str]:
-    """socket.getnameinfo, cooperative."""
+    """Like socket.getnameinfo, but cooperative."""
     numeric = int(_stdlib.NI_NUMERICHOST)
     if not isinstance(sockaddr, tuple) or flags & numeric:
         return _getnameinfo(sockaddr, flags)
@@ -291,7 +292,7 @@ def getnameinfo(sockaddr: Any, flags: int) -> tuple[str, str]:
 
 
 def getfqdn(name: str = "") -> str:
-    """socket.getfqdn, cooperative."""
+    """Like socket.getfqdn, but cooperative."""
     name = name.strip()
     if name in ("", "0.0.0.0", "::"):
         name = _gethostname()
@@ -306,8 +307,8 @@ def query(name: str, rdtype: str | int = "A") -> list[Any]:
     """Return the records of a name: dnspython's rdata objects of that type ("MX", "TXT", "SRV" ...). Follow
     aliases and use the search list.
 
-    socket.gaierror: EAI_NONAME if the name does not exist, EAI_NODATA if it has no such records, EAI_AGAIN if
-    no server has answered. Raise ValueError for an unknown type.
+    Raise socket.gaierror with EAI_NONAME if the name does not exist, EAI_NODATA if it has no such records,
+    EAI_AGAIN if no server has answered. Raise ValueError for an unknown type.
     """
     wire.load()
     try:
@@ -335,7 +336,7 @@ __all__ = [
 
 
 def resolved(sock: _stdlib.socket, address: Any) -> Any:
-    """Return the address with its host name replaced by a number, so that the C library asks no name
-    server."""
+    """Return the address with its host name replaced by a numeric address, so that the C library queries no
+    name server."""
     found = getaddrinfo(address[0], None, sock.family, sock.type)  # the call itself checks the port
     return (found[0][4][0], *address[1:])

@@ -25,21 +25,22 @@ POLICY = [
 
 @lru_cache(1024)
 def as_v6(address: str) -> ipaddress.IPv6Address:
-    """Return the address itself, or an IPv4 address mapped to IPv6 (as in section 3.1 and the following)."""
+    """Return the address itself, or an IPv4 address mapped to IPv6 (as in sections 3.1 and following)."""
     plain = address.partition("%")[0]
     return ipaddress.IPv6Address(plain if ":" in plain else f"::ffff:{plain}")
 
 
 @lru_cache(1024)
 def policy(address: str) -> tuple[int, int]:
-    """Return precedence and label."""
+    """Return the precedence and the label of an address."""
     number = as_v6(address)
     return next((precedence, label) for network, precedence, label in POLICY if number in network)
 
 
 @lru_cache(1024)
 def scope(address: str) -> int:
-    """Return the scope: 2 link-local, 5 site-local, 14 global (section 3.1, 3.2)."""
+    """Return the scope of an address: 2 for link-local, 5 for site-local, 14 for global (sections 3.1,
+    3.2)."""
     number = as_v6(address)
     plain = number.ipv4_mapped or number
     if number.is_multicast:
@@ -50,7 +51,7 @@ def scope(address: str) -> int:
 
 
 def common_prefix(one: str, other: str) -> int:
-    """Return number of leading bits that both addresses share, at most 64 (section 2.2)."""
+    """Return the number of leading bits that both addresses share, at most 64 (section 2.2)."""
     differing = (int(as_v6(one)) ^ int(as_v6(other))).bit_length()
     return min(64, 128 - differing)
 
@@ -86,5 +87,5 @@ def key(address: str) -> tuple[int, ...]:
 
 
 def ordered(addresses: list[str]) -> list[str]:
-    """Return the addresses, best first; equally good ones stay in the name server's order (rule 10)."""
+    """Return the addresses, the best first; equally good ones stay in the name server's order (rule 10)."""
     return sorted(addresses, key=key) if len(addresses) > 1 else addresses

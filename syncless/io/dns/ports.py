@@ -1,14 +1,14 @@
-"""UDP sockets to name servers: each lookup has its own, and lookups share them when there are many.
+"""UDP sockets to name servers: each lookup has its own socket, but many lookups at once share sockets.
 
-Takes a server's address and messages. Gives each incoming message to the lookup that asked. Knows only the
-number of a message. Read transport.py next.
+Takes a server's address and messages, and passes each incoming message to the lookup that asked. Knows only
+the number of a message. Read transport.py next.
 
-Fact: a process may have few descriptors, often 256 or 1,024. Danger: a thousand names at once use them up,
-and most lookups fail. Decision: while fewer than MOST_PORTS ports are open, each lookup opens its own, which
-the kernel chooses at random. Beyond that, or when no descriptor is left, it shares one chosen at random. A
-port takes MOST_LOOKUPS in its life, so that it closes before an attacker has found it. Message numbers are
-random, and unique within a port. Price: one lookup of a port reads for all, and hands over when it has its
-answers (`test_lookups_beyond_the_bound_share_ports`, `test_killed_reader_hands_over`).
+Fact: a process may have few descriptors, often 256 or 1,024. Danger: a thousand lookups at once use them up,
+and most lookups fail. Decision: while fewer than MOST_PORTS ports are open, each lookup opens its own port,
+which the kernel chooses at random. Beyond that, or when no descriptor is left, a lookup shares a random port.
+A port serves at most MOST_LOOKUPS lookups, so that it closes before an attacker has found it. Message numbers
+are random, and unique within a port. Price: one lookup of a port reads for all, and hands over to another
+when it has its answers (`test_lookups_beyond_the_bound_share_ports`, `test_killed_reader_hands_over`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _open: list[Port] = []
 
 
 class Port:
-    """A UDP socket connected to a name server, so it gets no messages of others. Belongs to one thread."""
+    """A UDP socket that is connected to a name server, so it gets no messages from others. A port belongs to
+    one thread."""
 
     __slots__ = ("asked", "error", "lookups", "loop", "reading", "seconds", "server", "sock", "users")
 
@@ -80,7 +81,7 @@ class Port:
         self.sock.close()
 
     def read(self, seconds: float) -> None:
-        """Wait for a message and give it to its conversation, if there is one."""
+        """Wait for a message, and pass it to its conversation if there is one."""
         self.reading = True
         with ThrownHere() as thrown:
             try:
@@ -100,13 +101,13 @@ class Port:
             owner.wake()
 
     def fail(self, error: OSError) -> None:
-        """Tell all users of the port: the kernel reports an unreachable server only once."""
+        """Wake all users of the port: the kernel reports an unreachable server only once."""
         self.error = error
         for user in self.users:
             user.wake()
 
     def hand_over(self) -> None:
-        """Let another conversation read, if one waits."""
+        """Let another conversation read if one is waiting."""
         for user in self.users:
             if user.parked:
                 user.wake()
@@ -114,7 +115,7 @@ class Port:
 
 
 class Conversation:
-    """One lookup's questions to one name server, until close()."""
+    """The questions of one lookup to one name server, until close()."""
 
     __slots__ = ("_port", "_woken", "parked", "unread")
 
@@ -155,7 +156,7 @@ class Conversation:
         del self._port.asked[number]
 
     def receive(self, until: float) -> bytes:
-        """Return the next message with one of our numbers. TimeoutError at `until`; raise OSError if the
+        """Return the next message with one of our numbers. Raise TimeoutError at `until`, OSError if the
         server is unreachable."""
         port = self._port
         while not self.unread:
@@ -202,7 +203,7 @@ def _port_for(server: Address) -> Port:
 
 
 def _any(ports: list[Port]) -> Port:
-    """Return an unpredictable choice. The module `random` would slow down each fork, after which it seeds
+    """Return an unpredictable choice. The module `random` would slow down each fork, because it then reseeds
     itself."""
     return ports[int.from_bytes(os.urandom(4), "big") % len(ports)]
 

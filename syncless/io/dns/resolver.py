@@ -1,4 +1,5 @@
-"""Names to records: the search list, a cache, and one shared query for equal lookups at the same time."""
+"""Finds the records of names, with the search list, a cache, and one shared query for simultaneous equal
+lookups."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ class _Pending:
 
 
 class Resolver:
-    """Asks name servers. Paths and port are the system's unless a test says otherwise."""
+    """Queries name servers. Paths and port are the system's, except in tests."""
 
     def __init__(self, hosts: str, nsswitch: str, resolv_conf: str, port: int):
         self.port = port
@@ -79,7 +80,7 @@ class Resolver:
         self._pending: dict[tuple[str, tuple[int, ...]], _Pending] = {}
 
     def forget_others(self) -> None:
-        """Called in the child of a fork, where the parent's queries do not run."""
+        """Forget the parent's queries, which do not run in a forked child."""
         self._pending.clear()
 
     @property
@@ -92,14 +93,14 @@ class Resolver:
 
     @property
     def generation(self) -> tuple[int, int, int]:
-        """Changes whenever one of the system's files changes."""
+        """A value that changes whenever one of the system's files changes."""
         for watched in (self._hosts, self._sources, self._text):
             watched.get()
         return self._hosts.generation, self._sources.generation, self._text.generation
 
     @property
     def conf(self) -> ResolvConf:
-        """resolv.conf. When it changes, the answers of earlier servers are dropped."""
+        """The parsed resolv.conf. When the file changes, the cached answers are dropped."""
         text = self._text.get()
         if self._conf[0] != self._text.generation:
             wire.load()
@@ -124,11 +125,11 @@ class Resolver:
             yield name + ".", True
 
     def search(self, name: str, types: tuple[int, ...]) -> list[Records]:
-        """Return the records of the first candidate that has any, or the C library's socket.gaierror.
+        """Return the records of the first candidate that has any, or raise the C library's socket.gaierror.
 
-        An alias ends the search, wherever it leads. If no server answers for a domain, or it makes no
-        name, the other domains are not tried. If the unchanged name was tried first, its answer decides the
-        error.
+        An alias ends the search, wherever it leads. If no server answers for a domain, or the domain makes no
+        valid name, the other domains are not tried. If the unchanged name was tried first, its answer decides
+        the error.
         """
         codes: list[int] = []
         as_it_is_first = ended = no_data = server_failed = False
@@ -162,8 +163,8 @@ class Resolver:
         raise error(socket.EAI_AGAIN if server_failed else codes[-1] if codes else socket.EAI_NONAME)
 
     def lookup(self, name: str, types: tuple[int, ...]) -> list[Records]:
-        """Return the records of an absolute name, for each of the types. NoAnswer; raise ValueError for an
-        impossible name."""
+        """Return the records of an absolute name, for each of the types. Raise NoAnswer if no server answers,
+        ValueError for an impossible name."""
         look()
         if AAAA in types and self.conf.no_aaaa:  # asked for A: its answer says whether the name exists
             [four] = self.lookup(name, (A,))
@@ -219,7 +220,7 @@ class Resolver:
 
 
 def records_of(answer: wire.Answer | None, asked: Any, text: str, rdtype: int) -> Records:
-    """Return the records in an answer, with aliases followed."""
+    """Return the records in an answer, following aliases."""
     if answer is None:
         seconds = RESTING_SECONDS if rdtype == A else UNANSWERED_SECONDS
         return Records(True, text.removesuffix("."), [], [], time.monotonic() + seconds, answered=False)

@@ -1,6 +1,6 @@
 """The system's files about names: /etc/hosts, /etc/nsswitch.conf and /etc/resolv.conf.
 
-Each is read again when it has changed."""
+Each file is read again after a change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.05
 
 
 class Watched(Generic[T]):
-    """The parsed contents of a file, parsed again when it has changed. `parse` gets its text, or "" if it
+    """The parsed contents of a file, read again after each change. `parse` gets the text, or "" if the file
     cannot be read."""
 
     def __init__(self, path: str, parse: Callable[[str], T]):
@@ -66,7 +66,7 @@ class Host(NamedTuple):
 
 
 class Hosts:
-    """/etc/hosts: hosts(5)."""
+    """The contents of /etc/hosts, see hosts(5)."""
 
     def __init__(self, text: str):
         self._by_name: dict[str, list[Host]] = {}
@@ -101,7 +101,7 @@ class Source(NamedTuple):
 
 
 def parse_nsswitch(text: str) -> list[Source]:
-    """Return the sources of host names in their order; `files dns` without such a line."""
+    """Return the sources of host names in their order, or `files dns` if no line has them."""
     sources: list[Source] = []
     for line in text.split("\n"):
         database, _, rest = line.partition("#")[0].partition(":")
@@ -125,7 +125,7 @@ def parse_nsswitch(text: str) -> list[Source]:
 
 
 class ResolvConf:
-    """resolv.conf(5)."""
+    """The settings of resolv.conf(5)."""
 
     def __init__(self) -> None:
         self.nameservers = ["127.0.0.1"]
@@ -173,8 +173,7 @@ def read_resolv_conf(text: str) -> ResolvConf:
 
 
 def _as_bytes(domain: str) -> str:
-    """Return the bytes of a name: the C library asks for the unchanged bytes of a domain that is not
-    ASCII."""
+    """Return a domain with its non-ASCII bytes escaped, because the C library sends them unchanged."""
     if domain.isascii():
         return domain
     data = domain.encode("utf-8", "surrogateescape")
@@ -186,7 +185,7 @@ def _domains(text: str | None) -> list[str] | None:
 
 
 def _address_of_server(word: str) -> str | None:
-    """Return the address that the word is: of IPv4 in any of its forms, or of IPv6."""
+    """Return the word as an address: IPv4 in any notation, or IPv6. Return None if it is not an address."""
     if word.split() != [word]:
         return None
     try:
@@ -224,7 +223,7 @@ ALWAYS_KNOWN = ("localhost", "_gateway", "_outbound")
 
 def is_known_here(source: str, name: str) -> bool:
     """Return whether that source of nsswitch.conf may know a name ("" for an address), so that it must be
-    asked."""
+    queried."""
     if source.startswith("mdns"):
         return name.lower().rstrip(".").endswith(".local")
     if source == "myhostname":

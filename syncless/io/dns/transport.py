@@ -1,5 +1,5 @@
-"""Queries to name servers over UDP and TCP: the order of the servers, and the replies that are enough. Every
-wait parks the tasklet."""
+"""Queries name servers over UDP and TCP, one after the other, until the replies are sufficient. Every wait
+parks the tasklet."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NoAnswer(Exception):
 
 
 def _turns(conf: ResolvConf) -> Iterator[tuple[str, float]]:
-    """Yield the servers in the order of the C library, with the seconds for each."""
+    """Yield the servers in the C library's order, with the seconds for each."""
     servers = conf.nameservers
     if conf.rotate:
         first = next(_turn) % len(servers)
@@ -52,13 +52,13 @@ def _turns(conf: ResolvConf) -> Iterator[tuple[str, float]]:
 
 
 def exchange(questions: list[wire.Question], conf: ResolvConf, port: int) -> list[wire.Answer | None]:
-    """Return the answers to the questions, which are asked together. NoAnswer; raise OSError if no descriptor
-    is left.
+    """Return the answers to the questions, which are asked together. Raise NoAnswer if no answer is
+    sufficient, OSError if no descriptor is left.
 
-    None means that this question got no answer although another one did: some servers and routers refuse or
-    drop questions for one address family. A dropped question is repeated before it counts as unanswered. If
-    no answer has data, the first question must have been answered or refused. An answer counts whenever it
-    comes: a server that needs longer than one turn answers each of them late.
+    None means that a question got no answer although another one did: some servers and routers refuse or drop
+    questions for one address family. A dropped question is repeated before it counts as unanswered. If no
+    answer has data, NoAnswer is raised unless the first question was answered or refused. Late answers count,
+    too: a server that needs longer than one turn answers every question late.
     """
     found: dict[int, wire.Answer] = {}
     told: dict[int, wire.Answer] = {}
@@ -95,12 +95,13 @@ def _has_data(questions: list[wire.Question], answers: dict[int, wire.Answer]) -
 
 
 def _malformed(answer: wire.Answer | None) -> wire.Answer | None:
-    """A FORMERR counts as an answer if no server has a better one: the name does not exist."""
+    """Return the answer if it is a FORMERR, which without a better answer means that the name does not
+    exist."""
     return answer if answer is not None and answer.rcode == FORMERR else None
 
 
 class _Try:
-    """Questions to one server, which may still answer when another is asked."""
+    """Questions to one server, which may still answer after another server has been asked."""
 
     def __init__(self, questions: dict[int, wire.Question], server: Address):
         self.server = server
@@ -130,9 +131,9 @@ class _Try:
 
 
 class _Tries:
-    """All tries of one lookup, until it ends.
+    """All attempts of one lookup, until the lookup ends.
 
-    The first one is read by the lookup itself. From the second one on each has a tasklet that reads.
+    The lookup itself reads the first attempt. Each further attempt has a tasklet that reads.
     """
 
     def __init__(self, until: float, by_tcp: bool):
@@ -166,8 +167,8 @@ class _Tries:
         refused: dict[int, wire.Answer],
         told: dict[int, wire.Answer],
     ) -> None:
-        """Ask one server. Answers go to `found`, its refusals and failures to `refused`, and those of
-        servers asked earlier to `told`."""
+        """Ask one server. Answers go to `found`, the server's refusals and failures to `refused`, and those
+        of servers asked earlier to `told`."""
         with ThrownHere() as thrown:
             truncated = [(number, server) for number in questions if self.by_tcp]
             try:
@@ -226,7 +227,7 @@ class _Tries:
         return present
 
     def _next(self, present: _Try, until: float) -> tuple[_Try, int, wire.Answer]:
-        """Return the next answer of any try. Raise OSError if the present one fails; TimeoutError at
+        """Return the next answer of any attempt. Raise OSError if the present one fails, TimeoutError at
         `until`."""
         if len(self._open) == 1:
             return present, *present.receive(until)
@@ -251,13 +252,13 @@ class _Tries:
 
 
 def _raise_if_no_fault_of_the_server(error: OSError, thrown: list[BaseException]) -> None:
-    """Raise it on: there are no descriptors, or it was thrown at the tasklet."""
+    """Raise the error again if descriptors have run out, or if it was thrown at the tasklet."""
     if thrown or error.errno in OUT_OF_DESCRIPTORS:
         raise error
 
 
 def _ask_by_tcp(question: wire.Question, server: Address, until: float) -> wire.Answer:
-    """Return the whole answer, if it was too large for a datagram (RFC 7766). Raise OSError on failure,
+    """Return the whole answer, which was too large for a datagram (RFC 7766). Raise OSError on failure,
     TimeoutError at `until`."""
     if not _connections.acquire(timeout=until - time.monotonic()):
         raise TimeoutError(errno.ETIMEDOUT, "no connection was free")

@@ -1,5 +1,5 @@
-"""DNS messages, read and written by dnspython, which a thread imports when it is first
-needed, because the import takes long."""
+"""DNS messages, read and written by dnspython, which a thread imports at its first use, because the import
+takes long."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Address(NamedTuple):
     address: str
 
     def rdata(self) -> Any:
-        """Return the same as dnspython's object."""
+        """Return the data as an object of dnspython."""
         return dns.rdata.from_text(IN, AAAA if ":" in self.address else A, self.address)
 
 
@@ -167,7 +167,7 @@ _is_plain = re.compile(r"(?:[A-Za-z0-9_-]+\.)+").fullmatch
 
 
 def name_from(text: str) -> Any:
-    """Return an absolute name. Raise ValueError if the text is not one."""
+    """Return the text as an absolute name. Raise ValueError if it is not a domain name."""
     try:
         if _is_plain(text):  # twice as fast as from_text(), which looks for escapes and other alphabets
             return dns.name.Name(text.encode().split(b"."))

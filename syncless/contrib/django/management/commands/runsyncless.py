@@ -2,7 +2,7 @@
 
 Checks, auto-reload and static files are Django's. The standard library is patched, so a view that waits does
 not block others, and threads are tasklets. A project with ASGI_APPLICATION, such as one with Channels, is
-served by that, as daphne's runserver does.
+served by ASGI, as with daphne's runserver.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Command(runserver.Command):
 
 
 def asgi_application() -> Any:
-    """The project's, as django.core.servers.basehttp gets that of WSGI."""
+    """Return the project's ASGI application, as django.core.servers.basehttp does for WSGI."""
     try:
         return import_string(settings.ASGI_APPLICATION)
     except ImportError as error:
@@ -89,8 +89,8 @@ def asgi_application() -> Any:
 
 
 class DjangoServer:
-    """As Django uses the server of the standard library: it binds, is given its application, and serves; by
-    workers, if there are any, which the caller has given the project as it is now."""
+    """A server with the interface that Django uses: it binds, receives its application, and serves. Workers,
+    if there are any, do not reload the project."""
 
     def __init__(
         self, address: tuple[str, int], handler: Any, ipv6: bool = False, *, interface: str, workers: int
@@ -123,7 +123,7 @@ class DjangoServer:
 
 
 class Requests(io.TextIOBase):
-    """The access log, as entries of the logger of Django's own server."""
+    """An access log that writes to the logger of Django's own server."""
 
     def isatty(self) -> bool:
         return True  # a line is logged as it comes
