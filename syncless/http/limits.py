@@ -1,4 +1,4 @@
-"""Every limit and deadline of the server, each with its unit, its default and the origin of the default.
+"""Defines every limit and deadline of the server, with its unit, its default and the origin of the default.
 
 ``python -m scripts.docs.options`` writes them for C (wire/wire.h) and for type checkers (arguments.py).
 """
@@ -32,7 +32,7 @@ class _Bounds:
 
 
 def bounded(default: Number, *, zero: bool = False, most: int | None = None) -> Number:
-    """Return the default of a limit that may be 0, or has a largest value."""
+    """Return the default of a limit that may be 0, or that has a maximum."""
     made: Any = _Bounds(default, zero, most)
     return made  # type: ignore[no-any-return]
 
