@@ -1,8 +1,8 @@
 """Messages, counters, values, locks and rate limits that all workers of a server share.
 
 They are in memory that the master makes before it starts its workers, so nothing has to be installed. They
-outlive a worker that ends or is killed, and a reload; they end with the master. Without workers, they belong
-to the first process that uses them, and to the children that it forks later.
+survive a reload and the end of any worker, and end with the master. Without workers, they belong to the first
+process that uses them, and to the children that it forks later.
 """
 
 from syncless.shared.area import figures

@@ -1,5 +1,5 @@
-"""The region that this process shares with others. The master makes it before it forks its workers; otherwise
-its first use does. A child has that of its parent."""
+"""The memory region that this process shares with others. The master makes it before it forks its workers;
+without a master, the first use makes it. A child has the region of its parent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def region() -> Region:
 
 
 def begin() -> None:
-    """Make the region, if there is none yet. If that fails, its first use raises: most servers need none."""
+    """Make the region, if there is none yet. If that fails, only the first use raises, because most servers
+    need no region."""
     global _region, _failure
     if _region is None and not _failure:
         limits = running.limits()
@@ -43,12 +44,12 @@ def begin() -> None:
 
 
 def largest_message() -> int:
-    """Return the bytes of the largest message."""
+    """Return the size of the largest message, in bytes."""
     return min(running.limits().shared_message_bytes, region().ring_bytes // 4 - 512)
 
 
 def largest_value() -> int:
-    """Return the bytes of the largest value."""
+    """Return the size of the largest value, in bytes."""
     return region().value_bytes // 4
 
 
@@ -56,8 +57,8 @@ _started: int | None = None
 
 
 def start_of(pid: int) -> int:
-    """Return when the process started, in the system's ticks; 0 if that is unknown, -1 if it has ended. Start
-    and number together name a process, because numbers are reused."""
+    """Return the start time of the process in system ticks, or 0 if unknown, or -1 if the process has ended.
+    Start and process ID together identify a process, because IDs are reused."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -82,7 +83,7 @@ def is_alive(pid: int, start: int) -> bool:
 
 
 def own_start() -> int:
-    """Return the start of this process; 0 without /proc."""
+    """Return the start time of this process, or 0 without /proc."""
     global _started
     if _started is None:
         _started = max(0, start_of(os.getpid()))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 
 class SharedError(Exception):
-    """Base of the errors of this package."""
+    """The base class of this package's errors."""
 
 
 class InvalidName(SharedError, ValueError):
-    """A topic, a name or a key is empty, is too long, or cannot be encoded as UTF-8; or a rate cannot be
-    read."""
+    """A topic, a name or a key is empty, too long, or cannot be encoded as UTF-8; or a rate is malformed."""
 
 
 class UnfitValue(SharedError, TypeError):
-    """The value is neither bytes nor str, and JSON cannot carry it."""
+    """The value is neither bytes nor str, and JSON cannot represent it."""
 
 
 class TooLarge(SharedError, ValueError):
@@ -22,7 +21,7 @@ class TooLarge(SharedError, ValueError):
 
 
 class StoreFull(SharedError):
-    """The counters and locks need all of Limits.shared_value_bytes: nothing else is left to drop."""
+    """The counters and locks need all of Limits.shared_value_bytes, and nothing else is left to drop."""
 
 
 class Unavailable(SharedError):

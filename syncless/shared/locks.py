@@ -1,6 +1,7 @@
-"""Lock: one holder among all workers, threads and tasklets; freed when its process dies.
+"""Lock: a lock with one holder among all workers, threads and tasklets. It is freed when the holder's process
+dies.
 
-A message tells waiters that the lock is free, and a descriptor of the holder's process (pidfd) tells them
+A message tells waiters that the lock is free, and a descriptor of the holder's process (pidfd) shows them
 that the process has ended. The first waiter then takes the lock.
 """
 
@@ -27,8 +28,8 @@ BLIND_SECONDS = 1.0
 class Lock:
     """A lock that one caller among all workers can hold. `with Lock("import"):` waits for it.
 
-    The death of the holder's process frees it; the end of a tasklet that holds it does not. It is neither
-    reentrant nor fair. ``name``: 1 to 250 bytes of UTF-8. Raises InvalidName.
+    The death of the holder's process frees the lock; the end of a tasklet that holds it does not. The lock is
+    neither reentrant nor fair. ``name``: 1 to 250 bytes of UTF-8. Raises InvalidName.
     """
 
     def __init__(self, name: str):
@@ -58,7 +59,7 @@ class Lock:
             tell(self._topic)
 
     def locked(self) -> bool:
-        """Return whether somebody holds it, or has died with it."""
+        """Return whether somebody holds the lock, or has died while holding it."""
         return area.region().is_locked(self._name)
 
     def __enter__(self) -> bool:
@@ -94,7 +95,7 @@ def _has_ended(holder: bytes) -> bool:
 
 
 def _wait_for(inbox: Inbox, holder: bytes, left: float | None) -> None:
-    """Wait until the inbox has news, or the holder's process may have ended; at most ``left`` seconds."""
+    """Wait, for at most ``left`` seconds, until the inbox has news or the holder's process may have ended."""
     pid, _, _ = _OWNER.unpack(holder)
     if pid == os.getpid():
         inbox.news.wait(left)
@@ -111,7 +112,7 @@ def _wait_for(inbox: Inbox, holder: bytes, left: float | None) -> None:
 
 
 def _descriptor_of(pid: int) -> int | None:
-    """Return a descriptor of the process; None if the system has none, or the process has ended."""
+    """Return a descriptor of the process, or None if the system has none or the process has ended."""
     opens: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
     try:
         return None if opens is None else opens(pid)

@@ -1,8 +1,8 @@
 """publish() and subscribe(): messages between all workers, threads, tasklets and coroutines of a server.
 
 The ring of the region (ring.c) is the bounded queue of all subscribers. Each loop that has subscribers has a
-Hub. The hub's Waker tells it of new messages, and the hub notes for each subscriber where in the ring its
-messages are. A subscriber reads them from there. So a slow subscriber costs one number per message, and
+Hub. The hub's Waker reports new messages, and the hub notes for each subscriber where in the ring its
+messages are. The subscriber reads them from there. So a slow subscriber costs one number per message, and
 learns how many messages were overwritten before it read them.
 """
 
@@ -35,7 +35,7 @@ INTERNAL = b"\xff"
 
 
 class Message(NamedTuple):
-    """A message, as a subscriber gets it."""
+    """A message that a subscriber receives."""
 
     topic: str
     data: Any
@@ -45,12 +45,12 @@ class Message(NamedTuple):
 
 
 def publish(topic: str, message: Any) -> int:
-    """Send a message to all subscribers of the topic, in all workers, and return its number. The call waits
-    for nobody, and each subscriber gets the message at most once.
+    """Send a message to all subscribers of the topic, in all workers, and return its number. The call does
+    not wait for subscribers, and each gets the message at most once.
 
     ``topic``: 1 to 250 bytes of UTF-8. ``message``: bytes, str, or what JSON can carry, of at most
-    `Limits.shared_message_bytes`. Messages of one publisher arrive in their order. Raises InvalidName,
-    UnfitValue, TooLarge or Unavailable.
+    `Limits.shared_message_bytes`. Messages of one publisher arrive in order. Raises InvalidName, UnfitValue,
+    TooLarge or Unavailable.
     """
     name = name_of(topic, "topic")
     coded = encode(message, area.largest_message(), "shared_message_bytes")
@@ -65,7 +65,7 @@ def tell(topic: bytes) -> None:
 
 
 class Inbox:
-    """Where the messages of one subscriber are. ``patterns`` match a whole topic."""
+    """The places of the messages of one subscriber. ``patterns`` match a whole topic."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Hub:
         return area.region().head()
 
     def remove(self, inbox: Inbox) -> None:
-        """Remove an inbox. The last one takes the hub along."""
+        """Remove an inbox. Removing the last one removes the hub."""
         self._all.pop(inbox, None)
         self._with_patterns.pop(inbox, None)
         for topic in inbox.topics:
@@ -141,8 +141,8 @@ class Hub:
             self.waker.close()
 
     def deliver(self, found: list[tuple[bytes, int]], lost: int) -> None:
-        """Note new messages. Called by the waker. Loops over copies, because a finaliser may close a
-        subscription at any time."""
+        """Note new messages, for the waker. Loop over copies, because a finaliser may close a subscription at
+        any time."""
         if lost:
             for inbox in list(self._all):
                 inbox.lose(lost)
@@ -161,7 +161,7 @@ class Hub:
                         inbox.note(place, tail)
 
     def end(self) -> None:
-        """End all inboxes that end with the server. Called when it stops."""
+        """End all inboxes that end with the server, when the server stops."""
         for inbox in list(self._all):
             if inbox.ends_at_stop:
                 inbox.close()
@@ -190,7 +190,7 @@ def hub_of(loop: Loop) -> Hub:
 
 
 def free_places_of_dead() -> None:
-    """Free the places of processes that were killed while awake: no publisher has met their sockets."""
+    """Free the places of killed processes whose sockets no publisher has tried yet."""
     region = area.region()
     for place, pid, start in region.owners_of_places():
         if not area.is_alive(pid, start):
@@ -232,9 +232,9 @@ class Subscription:
             self._inbox = Inbox([name for name in names if b"*" not in name], patterns)
 
     def get(self, timeout: float | None = None) -> Message | None:
-        """Return the next message, after waiting for at most ``timeout`` seconds. Return None if the time is
-        over or the subscription has `ended`. Raise Lagged if messages are missing here; the next call
-        continues behind them."""
+        """Return the next message, after waiting for at most ``timeout`` seconds. Return None after the
+        timeout or if the subscription has `ended`. Raise Lagged if messages are missing here; the next call
+        continues after them."""
         inbox = self._inbox
         until = None if timeout is None else monotonic() + timeout
         while inbox is not None and not inbox.ended:
@@ -261,7 +261,7 @@ class Subscription:
 
     @staticmethod
     def _next(inbox: Inbox) -> Message | None:
-        """Return the next message, if it has come. Raise Lagged."""
+        """Return the next message, if it has arrived. Raise Lagged."""
         places = inbox.places
         found: tuple[int, bytes, int, bytes] | None = None
         while places and (found := area.region().read(places[0])) is None:
