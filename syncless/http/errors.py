@@ -66,7 +66,7 @@ class ClientGone(ClientError):
 
 
 class ConnectionLost(ClientGone, ConnectionError):
-    """ClientGone, raised where the client's own bytes are read or written."""
+    """A ClientGone that is raised where the client's own bytes are read or written."""
 
 
 ON_HANGUP = ("continue", "stop", "stop-all")

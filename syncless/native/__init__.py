@@ -54,7 +54,7 @@ def functions() -> dict[str, Any]:
     handlers compiled by Numba can call.
 
     Pointers are numbers (`uintp`). A struct that a function fills in, such as the `found` of `field`, is the
-    address of two words: the address of the bytes, and their number.
+    address of two words: where the bytes are, and how many.
     """
     table = _Table.from_address(calls_address())
     return {

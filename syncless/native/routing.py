@@ -1,8 +1,8 @@
 """Parses the routes of native handlers, and sorts them into the order in which they are tried.
 
     "/"                    this path, any method
-    "GET /users/{id}"      one segment in the place of {id}; GET answers HEAD, too
-    "/files/{path...}"     all that is left, also with slashes
+    "GET /users/{id}"      any one segment in place of {id}; GET also answers HEAD
+    "/files/{path...}"     the rest of the path, including slashes
 
 A literal takes precedence over a parameter, a parameter over the rest, and a method over any method.
 """

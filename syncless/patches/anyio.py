@@ -2,8 +2,8 @@
 and its cancel scopes in Python 3.10.
 
 Under the patch anyio's threads are tasklets. They are so cheap that each call has its own, which is not
-queued and does not wait for further calls. So many calls may run at once, not only the 40 for which anyio
-makes threads. Limiters and cancel scopes remain anyio's own.
+queued and does not wait for further calls. So more calls may run at once than the 40 for which anyio makes
+threads. Limiters and cancel scopes remain anyio's own.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def _methods(*members: tuple[str, str]) -> Callable[[Patcher, Any], None]:
 
 
 def _functions(*names: tuple[str, int]) -> Callable[[Patcher, Any], None]:
-    """Return the change of a module's functions, given as (name, position of the data argument)."""
+    """Return a function that patches a module's functions, given as (name, position of the data argument)."""
 
     def change(patcher: Patcher, module: Any) -> None:
         for name, index in names:

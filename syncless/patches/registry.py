@@ -204,8 +204,8 @@ class Methods:
         self._changed: list[weakref.ref[Any]] = []
 
     def add(self, owner: type, name: str, new: Any) -> None:
-        """Add `new`, the replacement for the member `name` of a class. A `with` block ends with the method
-        that matches its beginning, except for a Lock, for which tasklets may wait."""
+        """Add `new`, the replacement for the member `name` of a class. Skip `__exit__`, so that a `with`
+        block ends as it began, but not that of Lock, for which tasklets may wait."""
         if name == "__exit__" and owner is not _thread.LockType:
             return
         if not name.startswith("__") or name in ("__enter__", "__exit__"):

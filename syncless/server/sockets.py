@@ -1,8 +1,8 @@
 """Listening sockets: opens them according to the options of a server, and closes them without losing a
 client.
 
-addresses.py parses the addresses. Nothing here needs an event loop or connections, so a process that only
-supervises others can have the sockets, too.
+addresses.py parses the addresses. Nothing here needs an event loop, so a supervising process can have the
+sockets, too.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Counter:
         return area.region().add(self._name, n)
 
     def get(self) -> int:
-        """Return the current value; 0 if nobody has added anything."""
+        """Return the current value, or 0 if nobody has added anything."""
         return area.region().number(self._name)
 
     def clear(self) -> int:

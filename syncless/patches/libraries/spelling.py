@@ -1,7 +1,7 @@
 """Checks names for patch_native(), and suggests the correct name for a misspelt one.
 
-A file that does not exist yet is not an error: it may be made or loaded later. Neither is a known module that
-cannot be imported: a program may have it only on some machines.
+A file that does not exist yet is not an error: it may be made or loaded later. A known module may be missing,
+too, because a program may have it only on some machines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shows a process to others: by its title in `ps`, its PID file, and messages to a service manager."""
+"""Announces a process: by its title in `ps`, its PID file, and messages to a service manager."""
 
 from __future__ import annotations
 

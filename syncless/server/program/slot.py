@@ -1,5 +1,5 @@
-"""A worker process from its master's point of view, and its slot; the delays after failed starts, and the
-point at which the master gives up. master.py uses these classes.
+"""Workers and their slots as seen by the master, with the delays after failed starts, and the point at which
+the master gives up. master.py uses these classes.
 
 The listening sockets belong to the master, so connections that wait in a backlog survive every worker. With
 reuse_port each slot has its own sockets, among which the system distributes connections.
@@ -55,8 +55,8 @@ def number_of_workers(clocks: mmap.mmap) -> int:
 
 
 class Worker:
-    """A worker process from its master's point of view. ``pipe`` carries its messages; ``clock`` is its place
-    among the ``clocks``."""
+    """A worker process, as seen by its master. ``pipe`` carries its messages; ``clock`` is its place among
+    the ``clocks``."""
 
     def __init__(self, pid: int, pipe: int, clocks: mmap.mmap, clock: int):
         self.pid = pid

@@ -44,7 +44,8 @@ COMPRESSED = 1
 
 
 def _depth(file: Any) -> int:
-    """Return when to flush a file: text is encoded, and compressed, before it reaches a buffer of bytes."""
+    """Return the rank of a file for flushing: text is encoded and compressed before it reaches a buffer of
+    bytes."""
     if isinstance(file, io.BufferedWriter | io.BufferedRandom):
         return 2
     return COMPRESSED if isinstance(file, io.BufferedIOBase) else 0
