@@ -26,7 +26,7 @@ BY_COMMAND = "# from options.py, by python -m scripts.docs.options\n"
 """Stands before the arguments of a signature."""
 WIDTH = 110
 INDENTED: Any = {"initial_indent": " " * 4, "subsequent_indent": " " * 6, "break_on_hyphens": False}
-TYPES = '''"""The arguments of `Server` as types: for editors, type checkers and `serve`. ``python -m
+TYPES = '''"""The types of the arguments of `Server`, for editors, type checkers and `serve`. ``python -m
 scripts.docs.options`` writes this file.
 """
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class LimitOptions(TypedDict, total=False):
-    """Single limits; limits.py has their texts."""
+    """The limits as single arguments; limits.py describes them."""
 
 {limits}
 

@@ -1,1 +1,2 @@
-"""The HTTP server: from the listening socket to a request's head and body, and back. It knows no WSGI."""
+"""The HTTP server, from the listening socket to a request's head and body, and back. It is independent of
+WSGI."""

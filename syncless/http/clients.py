@@ -1,6 +1,7 @@
-"""Clients: how many connections each client of a listener has, where Limits.client_connections bounds them.
+"""Counts the connections of each client of a listener, for Limits.client_connections.
 
-A client is an IPv4 address, or an IPv6 network of 64 bits, because it has all addresses of that.
+A client is an IPv4 address or a /64 IPv6 network, because one client usually owns all addresses of such a
+network.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ class Clients:
         self._connections: dict[str | int, int] = {}
 
     def enter(self, address: str) -> bool:
-        """Count another connection of that client, unless the limit refuses it. Whether it may stay."""
+        """Count another connection of that client, unless the limit is reached. Return whether the connection
+        may stay."""
         client = _client(address)
         number = self._connections.get(client, 0)
         if number >= self.client_connections:
@@ -33,7 +35,7 @@ class Clients:
             self._connections.pop(client, None)
 
     def __len__(self) -> int:
-        """Return the number of clients that have a connection."""
+        """Return the number of clients that have connections."""
         return len(self._connections)
 
 

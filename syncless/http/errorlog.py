@@ -1,4 +1,4 @@
-"""The error log by its old place: it is http/log/errorlog.py."""
+"""The old location of the error log, which has moved to http/log/errorlog.py."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Whose fault it is decides the type of an error; each type knows the status it is answered with."""
+"""The errors of requests. The type of an error says whose fault it is, and has the status of the response."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from syncless.http.wire.wire import refusals
 
 
 class Refusal(NamedTuple):
-    """Why the server itself answers a request: a row of wire/refusals.h."""
+    """A reason for which the server itself answers a request: a row of wire/refusals.h."""
 
     status: int
     words: str
@@ -54,20 +54,19 @@ class BodyTimeout(ClientError, TimeoutError):
 
 
 class UpgradeRequired(ClientError):
-    """The client asks for a version of the WebSocket protocol that is not spoken here: 426 (RFC 6455,
-    4.4)."""
+    """The client asks for an unsupported version of the WebSocket protocol: 426 (RFC 6455, 4.4)."""
 
     status = 426
     headers = (("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"))
 
 
 class ClientGone(ClientError):
-    """The client closed the connection or stopped reading: no response can reach it. No OSError where a wait
-    for something else is ended: a driver would take it for one of its own connection, and try again."""
+    """The client closed the connection or stopped reading: no response can reach it. This is not an OSError,
+    because a driver would mistake it for a failure of its own connection, and retry."""
 
 
 class ConnectionLost(ClientGone, ConnectionError):
-    """ClientGone where the client's own bytes are read or written."""
+    """A ClientGone that is raised where the client's own bytes are read or written."""
 
 
 ON_HANGUP = ("continue", "stop", "stop-all")
@@ -76,14 +75,14 @@ case."""
 
 
 class QueuedTooLong(ClientError):
-    """The client has waited for longer than Limits.queue_seconds before its request could begin: 503."""
+    """The request has been queued for longer than Limits.queue_seconds: 503."""
 
     status = 503
 
 
 class RequestTimeout(BaseException):
-    """The request is not answered after Limits.request_seconds: 503. A BaseException, so that ``except
-    Exception`` does not swallow it."""
+    """The request was not answered within Limits.request_seconds: 503. This is a BaseException, so that
+    ``except Exception`` does not swallow it."""
 
 
 HTTP2_ERRORS = (
@@ -111,16 +110,16 @@ PHRASES = {status.value: status.phrase for status in HTTPStatus} | _NEW
 
 
 def reason_of(error: ClientError) -> int:
-    """Return the row of its response, also of an error of the application's own."""
+    """Return the row of the error's response, even if the application defined the error."""
     return error.refusal or _FIRST.get(error.status, _FIRST[ClientError.status])
 
 
 def refusal_page(reason: int) -> str:
-    """Return the body of a response of the server's own."""
+    """Return the body of a response that the server itself makes."""
     why = REFUSALS[reason]
     return f"{why.status} {PHRASES[why.status]}\n{why.words}\n"
 
 
 def status_line(status: int) -> str:
-    """Return the status line of a response, with the usual reason."""
+    """Return the status line of a response, with the usual reason phrase."""
     return f"HTTP/1.1 {status} {PHRASES.get(status, 'Unknown')}\r\n"

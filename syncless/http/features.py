@@ -1,6 +1,6 @@
-"""Features that this build has and lacks, for ``syncless --version``.
+"""Lists the features that this build has and lacks, for ``syncless --version``.
 
-Takes the modules that a build may leave out (setup.py). Gives lines of text.
+A build may leave out some modules (setup.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every limit and deadline of the server, each with its unit, its default and the origin of the default.
+"""Defines every limit and deadline of the server, with its unit, its default and the origin of the default.
 
 ``python -m scripts.docs.options`` writes them for C (wire/wire.h) and for type checkers (arguments.py).
 """
@@ -32,7 +32,7 @@ class _Bounds:
 
 
 def bounded(default: Number, *, zero: bool = False, most: int | None = None) -> Number:
-    """Return the default of a limit that may be 0, or has a largest value."""
+    """Return the default of a limit that may be 0, or that has a maximum."""
     made: Any = _Bounds(default, zero, most)
     return made  # type: ignore[no-any-return]
 
@@ -96,8 +96,8 @@ class Limits:
     """Maximum number of lingering connections (see `linger_bytes`); one more closes the oldest. 0: no
     limit."""
     event_bytes: int = 1 << 16
-    """Maximum bytes of events that wait for the client of a held stream (`syncless.wsgi.hold`); with more, its
-    connection is reset, and the client may come again."""
+    """Maximum bytes of events that wait for the client of a held stream (`syncless.wsgi.hold`); with more,
+    its connection is reset, and the client may come again."""
     shared_value_bytes: int = bounded(1 << 25, most=1 << 38)
     """Memory for the counters, values and locks of `syncless.shared`, and for metrics of the application, for
     all workers together. When it is full, values are dropped: some expired ones, then the least recently

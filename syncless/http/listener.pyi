@@ -15,12 +15,12 @@ FREE: int
 CELLS: int
 
 class Quota:
-    """Quota(requests, used_up): calls ``used_up`` when the last of them begins, and never again."""
+    """Quota(requests, used_up): calls ``used_up`` once, when the last of the requests begins."""
 
     used_up: Callable[[], object]
     def __init__(self, requests: int, used_up: Callable[[], object]) -> None: ...
     def take_many(self, requests: int) -> None:
-        """So many have begun elsewhere."""
+        """Count requests that have begun elsewhere."""
 
 class Deadlines:
     def __new__(cls, loop: Loop) -> Deadlines: ...
@@ -81,7 +81,7 @@ class Listener:
         request_slots: Slots | None = None,
     ) -> None: ...
     def report_slow(self, slow_requests: SlowRequests) -> None:
-        """Its requests that take `slow_requests.seconds` are given to that when they end."""
+        """Pass each request that takes at least `slow_requests.seconds` to `slow_requests` when it ends."""
     def stop(self) -> None: ...
     def close(self) -> None: ...
     def figures(self) -> dict[str, int]: ...

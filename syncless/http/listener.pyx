@@ -98,7 +98,7 @@ cdef class Listener:
         self.data_rates.limits = &self.limits
 
     def report_slow(self, slow_requests) -> None:
-        """Its requests that take `slow_requests.seconds` are given to that when they end."""
+        """Pass each request that takes at least `slow_requests.seconds` to `slow_requests` when it ends."""
         self.slow_requests = slow_requests
         self.slow_ns = <int64_t> (slow_requests.seconds * 1e9)
 

@@ -1,5 +1,5 @@
-"""The PROXY protocol, versions 1 and 2: a line or block in which a load balancer announces the client whose
-connection it passes on.
+"""Parses the PROXY protocol, versions 1 and 2: a line or block in which a load balancer announces the client
+of a forwarded connection.
 
 Source of the rules: HAProxy's "The PROXY protocol", sections 2.1 (human-readable) and 2.2 (binary).
 """
@@ -32,8 +32,8 @@ class ProxyHeader(NamedTuple):
 
 
 def parse_proxy_header(data: bytes) -> ProxyHeader | None:
-    """Return the header with which the data begins; None while it is incomplete; raise ValueError if it is
-    none."""
+    """Return the header at the start of the data, or None while it is incomplete. Raise ValueError if there
+    is none."""
     if data[: len(SIGNATURE)] == SIGNATURE[: len(data)]:
         return _block(data)
     if data[:6] == b"PROXY "[: len(data)]:

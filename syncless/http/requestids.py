@@ -1,8 +1,8 @@
-"""The IDs of requests, for Server's `request_ids`: in a context variable and, through a filter, in records of
-logging.
+"""The IDs of requests, for Server's `request_ids`: in a context variable and, through a filter, in the
+records of logging.
 
 An Exchange sets the variable before it calls its application. Threads, tasklets and tasks that inherit the
-context of the request find it, too.
+context of the request see the same value.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class RequestIds(NamedTuple):
 
     @property
     def trace_id(self) -> str:
-        """The part of the traceparent that all requests of a trace have."""
+        """The part of the traceparent that all requests of a trace share."""
         return self.traceparent[3:35]
 
 
@@ -30,7 +30,7 @@ current_ids: ContextVar[RequestIds | None] = ContextVar("syncless.request_ids", 
 
 
 def trace_of(traceparent: str | None) -> str | None:
-    """Return the trace's part of a field; None if that is none."""
+    """Return the trace ID in a traceparent field, or None if there is none."""
     found = TRACEPARENT.fullmatch(traceparent or "")
     if traceparent is None or found is None or (found[1] == "00" and found[2]):
         return None
@@ -38,8 +38,8 @@ def trace_of(traceparent: str | None) -> str | None:
 
 
 def begin(request_id: str, traceparent: str | None) -> RequestIds:
-    """Return the IDs of a request that begins, in its context. `traceparent`: the field of a trusted proxy,
-    or None."""
+    """Return the IDs of a new request, and set them in its context. `traceparent` is the field of a trusted
+    proxy, or None."""
     if trace_of(traceparent) is None:
         random = os.urandom(24).hex()
         traceparent = f"00-{random[:32]}-{random[32:]}-00"  # nobody has recorded it

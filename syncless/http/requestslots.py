@@ -1,4 +1,4 @@
-"""The slots of requests by their old place: they are server/slots.py."""
+"""The old location of request slots, which have moved to server/slots.py."""
 
 import sys
 from importlib import import_module

@@ -1,5 +1,5 @@
-"""The servers that run in this process, their limits, and the moment at which they stop. For code that does
-not belong to one request: syncless.shared."""
+"""The servers that run in this process, their limits, and the moment at which they stop. It is meant for code
+outside of requests, such as syncless.shared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from syncless.http.limits import Limits
 
 
 class Running(Protocol):
-    """A Server, as this file sees it."""
+    """The part of a Server that this module needs."""
 
     told_to_stop: Event
 
@@ -24,13 +24,13 @@ _callbacks: list[Callable[[], None]] = []
 
 
 def expect(limits: Limits) -> None:
-    """Set the limits with which the program is going to serve."""
+    """Set the limits with which the program will serve."""
     global _limits
     _limits = limits
 
 
 def limits() -> Limits:
-    """Return the limits of the program that serves, or the defaults."""
+    """Return the limits of the serving program, or the defaults."""
     return _limits
 
 
@@ -39,7 +39,8 @@ def begins(server: Running) -> None:
 
 
 def tell_of_stop() -> None:
-    """Call back if the last server that serves has been told to stop. Called by a server that has been."""
+    """Call the callbacks if all servers have been told to stop. A server calls this after it has been told to
+    stop."""
     if is_stopping():
         for callback in _callbacks:
             callback()
@@ -50,11 +51,11 @@ def has_stopped(server: Running) -> None:
 
 
 def is_stopping() -> bool:
-    """Return whether there are servers, and all of them have been told to stop."""
+    """Return whether there are servers and all have been told to stop."""
     servers = list(_servers)
     return bool(servers) and all(server.told_to_stop.is_set() for server in servers)
 
 
 def at_stop(callback: Callable[[], None]) -> None:
-    """Call this from now on when the last server of the process is told to stop. It must not wait."""
+    """Call `callback` whenever the last server of the process is told to stop. The callback must not wait."""
     _callbacks.append(callback)

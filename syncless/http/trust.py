@@ -1,5 +1,5 @@
-"""The proxies that a server trusts about their clients, by address, and the header fields in which they
-speak of them. From all other peers those fields are removed before the application sees them, because any
+"""The trusted proxies of a server, by address, and the header fields in which they describe their clients.
+These fields are removed from the requests of all other peers before the application sees them, because any
 client can send them.
 """
 
@@ -51,9 +51,9 @@ OLDEST = 3600.0
 
 
 def seconds_since(start: str) -> float | None:
-    """Return seconds since the time of an X-Request-Start field, of which the last proxy's counts: seconds,
-    milliseconds or microseconds since 1970, as nginx, Heroku and HAProxy send it. None if it is none, in the
-    future or too long ago."""
+    """Return the seconds since the time in an X-Request-Start field (the last one in a list; in seconds,
+    milliseconds or microseconds since 1970, as sent by nginx, Heroku and HAProxy), or None if the time is
+    malformed, in the future or too long ago."""
     found = START.fullmatch(start.rpartition(",")[2].strip())
     if found is None:
         return None
@@ -67,14 +67,14 @@ def seconds_since(start: str) -> float | None:
 def unmapped(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return the IPv4 address where it is one inside IPv6 (::ffff:192.0.2.1), as a socket that speaks both
-    sees an IPv4 client."""
+    """Return the IPv4 address inside an IPv4-mapped IPv6 address (::ffff:192.0.2.1), which dual-stack sockets
+    report for IPv4 clients."""
     return getattr(address, "ipv4_mapped", None) or address
 
 
 def packed(text: str) -> bytes:
-    """Return the bytes of an address, of the IPv4 one where it is one inside IPv6. Raise ValueError. Each
-    client has an address of its own, and the objects of ipaddress take ten times as long."""
+    """Return the bytes of an address, of the IPv4 address if it is IPv4-mapped. Raise ValueError if it is
+    malformed. The ipaddress module would take ten times as long for each client."""
     try:
         return socket.inet_pton(socket.AF_INET, text)
     except OSError:
@@ -98,8 +98,8 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
 
 class Trust:
-    """Whether an address is that of a trusted peer. ``peers``: addresses, networks ("10.0.0.0/8"), "unix" for
-    UNIX sockets, "*" for all."""
+    """Tests whether an address belongs to a trusted peer. ``peers`` are addresses, networks ("10.0.0.0/8"),
+    "unix" for UNIX sockets, or "*" for all."""
 
     def __init__(self, peers: Iterable[str]):
         self.everybody = False
@@ -141,19 +141,20 @@ class Trust:
 
 
 def is_forwarding(name: str) -> bool:
-    """Return whether a proxy speaks of its client in the field with this name, in lower case."""
+    """Return whether proxies describe their client in the field of this name (in lower case)."""
     return name in FIELDS or name.startswith(FORWARDING)
 
 
 def _port(text: str | None) -> str:
-    """Return the port that the text is; "" for none, such as a pseudonym (_hidden)."""
+    """Return the text if it is a port, or "" if not, for example for a pseudonym (_hidden)."""
     if text and text.isdecimal() and text.isascii() and len(text) <= 5 and 0 < int(text) <= 65535:
         return text
     return ""
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return the host and the port of 192.0.2.1, a.example:80, 2001:db8::1, [2001:db8::1]:80."""
+    """Return the host and the port of text such as 192.0.2.1, a.example:80, 2001:db8::1 or
+    [2001:db8::1]:80."""
     text = text.strip()
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
@@ -163,7 +164,8 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _address(text: str) -> str | None:
-    """Return the IP address of such an entry, as a socket shows it; None for unknown and pseudonyms."""
+    """Return the IP address in the text, in the form that a socket reports, or None for unknown and
+    pseudonyms."""
     text, percent, zone = _split(text)[0].partition("%")
     try:
         address = packed(text)
@@ -177,7 +179,7 @@ def _address(text: str) -> str | None:
 
 
 def _elements(text: str) -> list[dict[str, str]] | None:
-    """Return the elements of a Forwarded field (RFC 7239, 4); None if it is malformed."""
+    """Return the elements of a Forwarded field (RFC 7239, 4), or None if it is malformed."""
     elements: list[dict[str, str]] = [{}]
     at = 0
     while at < len(text):
@@ -199,22 +201,23 @@ def _elements(text: str) -> list[dict[str, str]] | None:
 
 
 class Forward(Protocol):
-    """A server's knowledge of the proxies in front of it."""
+    """The interface to a server's knowledge of the proxies in front of it."""
 
     def keeps(self, name: str) -> bool:
-        """Return whether a trusted peer's request has this field, one in which a proxy speaks of its
-        client."""
+        """Return whether this field, in which a proxy describes its client, is kept in a trusted peer's
+        request."""
 
     def __call__(self, request: Request) -> None:
-        """Make a trusted peer's request say what the peer says of its client."""
+        """Replace the client, scheme, host and port of a trusted peer's request with those that the peer
+        reports."""
 
 
 class Forwarding:
-    """Called with a trusted peer's request: makes it say what the peer says of its client.
+    """Called with a trusted peer's request, replaces its client with the one that the peer reports.
 
-    The client becomes the last address in the chain that is not itself a trusted proxy's; the scheme, host
-    and port are those that go with it. Only the ``fields`` are kept in such a request: a proxy that does not
-    set the others passes on what its client has written.
+    The client becomes the last address in the chain that does not belong to a trusted proxy; the scheme, host
+    and port of that entry are used, too. Only the ``fields`` are kept in such a request, because a proxy that
+    does not set the others passes on whatever its client has sent.
     """
 
     def __init__(self, trust: Trust, fields: Iterable[str] = DEFAULT_FIELDS):
@@ -260,7 +263,8 @@ class Forwarding:
         )
 
     def _client(self, request: Request, chain: list[str]) -> int:
-        """Follow the chain from its end as long as it is trusted. Return the place of the client in it."""
+        """Set the client: follow the chain backwards through trusted addresses. Return its place in the
+        chain."""
         place = len(chain) - 1
         client = None
         for i in range(len(chain) - 1, -1, -1):

@@ -1,9 +1,9 @@
-"""Native handlers: functions of Cython, C, Rust or Numba that answer requests on all cores, without the
-interpreter's lock, beside a Python application.
+"""Native handlers: functions in Cython, C, Rust or Numba that answer requests on all cores, without the GIL,
+alongside a Python application.
 
 ``serve(application, native={"GET /hello": handler}, native_threads=2)`` starts threads that never run Python
-code. A handler is described by ``syncless/native.h`` (`get_include`), in Cython by ``from syncless.native
-cimport request, response, respond, handler``. docs/howto/native.md tells when this is worth it.
+code. The interface is declared in ``syncless/native.h`` (`get_include`), for Cython by ``from syncless.native
+cimport request, response, respond, handler``. docs/howto/native.md says when this is worth it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ of the result, and of the arguments; none where they are not plain."""
 
 
 def get_include() -> str:
-    """Return the directory with ``syncless/native.h``, for the compiler's ``-I``."""
+    """Return the directory that contains ``syncless/native.h``, for the compiler's ``-I``."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
 
 
@@ -50,10 +50,10 @@ class _Table(ctypes.Structure):
 
 
 def functions() -> dict[str, Any]:
-    """Return the server's functions for handlers by their names in syncless/native.h, as ctypes functions,
-    which handlers compiled by Numba can call.
+    """Return the server's functions for handlers by name (as in syncless/native.h), as ctypes functions that
+    handlers compiled by Numba can call.
 
-    Pointers are numbers (`uintp`). The struct that a function fills in, such as the `found` of `field`, is an
+    Pointers are numbers (`uintp`). A struct that a function fills in, such as the `found` of `field`, is the
     address of two words: where the bytes are, and how many.
     """
     table = _Table.from_address(calls_address())

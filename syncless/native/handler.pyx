@@ -18,12 +18,12 @@ cdef class Handler:
     """Handler(source, name=None, *, context=0, pieces=False): a native function that answers requests.
 
     ``source`` is a PyCapsule named ``syncless.native.handler``, a ctypes function pointer, the result of
-    ``numba.cfunc``, or another Handler. ``name`` is for people. ``context`` is an address that the function
-    finds in its request; it must stay valid as long as the handler is used. With ``pieces`` it is called when
-    the head of a request has come, and reads a body of any size in steps.
+    ``numba.cfunc``, or another Handler. ``name`` appears in logs. ``context`` is an address that the function
+    finds in its request; the address must stay valid as long as the handler is used. With ``pieces`` the
+    function is called when the head of a request has arrived, and reads a body of any size in steps.
 
-    ImportError if a capsule was made for another version of the interface; a function of ctypes or Numba says
-    none, so load() is the way to a library. Raise TypeError if the source is nothing of these.
+    Raise ImportError if a capsule was made for another version of the interface; functions of ctypes or Numba
+    state no version, so use load() for a library. Raise TypeError if the source is none of these.
     """
 
     def __init__(self, object source not None, str name=None, *, context=None, pieces=None):
@@ -76,10 +76,11 @@ cdef object address_of(source):
 
 
 def load(path, str name not None, *, context=None, pieces=None) -> Handler:
-    """Return the handler of that name in a shared library, such as one of C or a Rust cdylib.
+    """Return the handler of that name in a shared library, such as a C library or a Rust cdylib.
 
-    The library says by ``SYNCLESS_LIBRARY`` for which version of the interface it was compiled. Raise OSError
-    if it cannot be loaded, ImportError if it has no such function or was compiled for another version.
+    The library states with ``SYNCLESS_LIBRARY`` for which version of the interface it was compiled. Raise
+    OSError if it cannot be loaded, ImportError if it has no such function or was compiled for another
+    version.
     """
     cdef Handler made
     library = ctypes.CDLL(os.fspath(path))

@@ -1,7 +1,7 @@
-"""Native handlers beside a Server: their threads accept on its plain sockets, and what they do not answer is
-the server's.
+"""Runs native handlers alongside a Server: their threads accept on its plain sockets, and pass other requests
+on to the server.
 
-Sockets that speak TLS stay with the server alone. Next to read: threads.pyx.
+Only the server accepts on sockets that speak TLS. Next to read: threads.pyx.
 """
 
 from __future__ import annotations
@@ -59,13 +59,14 @@ class Ended:
 
     @property
     def trace_id(self) -> str | None:
-        """Only a trusted proxy's: nobody has seen one of our own."""
+        """The trace id of a trusted proxy, or None: native threads make no trace ids of their own."""
         given = self._request.field("traceparent") if self._has_ids and self._trusted else None
         return trace_of(given)
 
 
 class NativeHandlers(Lane):
-    """NativeHandlers(native, threads, limits): of one server, from each start to its stop."""
+    """NativeHandlers(native, threads, limits): the native handlers of one server, from each start to its
+    stop."""
 
     def __init__(self, native: Mapping[str, Any], threads: int, limits: Limits):
         self.routes = parse_routes(native)
@@ -85,7 +86,7 @@ class NativeHandlers(Lane):
     # -- starting and stopping ----------------------------------------------------------------------------
 
     def open(self, server: LaneOwner, served: list[Served]) -> None:
-        """Those that speak TLS are left to the application."""
+        """Start threads on the sockets that do not speak TLS."""
         self._server = server
         self._plain = [each for each in served if not each.tls]
         if not self._plain:
@@ -130,16 +131,16 @@ class NativeHandlers(Lane):
 
     @property
     def connections(self) -> int:
-        """Those that the threads have or have sent to Python: a stop waits for both."""
+        """The connections in the threads and those already sent to Python: a stop waits for both."""
         return self._threads.connections + self._inbox.unread if self._threads is not None else 0
 
     @property
     def requests(self) -> int:
-        """Those answered since the start."""
+        """The number of requests answered since the start."""
         return self._threads.requests if self._threads is not None else 0
 
     def limit_requests(self, quota: Quota) -> None:
-        """Count its requests there, too, at each look of the watchdog."""
+        """Count the requests of the threads in `quota`, too, whenever the watchdog runs."""
         self._quota = quota
 
     def stop(self) -> None:
@@ -164,7 +165,7 @@ class NativeHandlers(Lane):
             self._threads.close_connections(all_of_them)
 
     def close(self) -> None:
-        """End the threads. One that is in a handler still is left behind."""
+        """End the threads. A thread that is still in a handler is left behind."""
         self._close_gates()
         threads, self._threads = self._threads, None
         if threads is None:
@@ -214,14 +215,14 @@ class NativeHandlers(Lane):
         return self._stuck(self._threads, seconds) if self._threads is not None else []
 
     def all_busy(self) -> bool:
-        """Return whether no thread has looked for connections for BUSY_SECONDS."""
+        """Return whether all threads have been too busy to accept for BUSY_SECONDS."""
         threads = self._threads
         return threads is not None and self.thread_count == sum(
             seconds >= BUSY_SECONDS for _, seconds, _ in threads.busy()
         )
 
     def in_flight(self) -> list[dict[str, Any]]:
-        """Return requests in flight. A thread reports only the route of its request."""
+        """Return the requests in flight. A thread reports only the route of its request."""
         at_work = self._threads.busy() if self._threads is not None else []
         return [
             self._request(index, seconds, route) for index, seconds, route in at_work if route is not None
@@ -339,12 +340,12 @@ _lost: list[select.epoll] = []
 
 
 class NativeGate:
-    """An acceptor for a socket on which native threads accept. While all of them are in handlers, an Acceptor
+    """An acceptor for a socket on which native threads accept. While all threads are in handlers, an Acceptor
     takes its place.
 
-    Fact: the kernel wakes the first of those that wait for a socket exclusively (EPOLLEXCLUSIVE). A thread in
-    a handler does not wait. Decision: an epoll of Python's own stands last there, and anew after each event,
-    so Python hears of a connection only if no thread waits. Guarded by
+    Fact: the kernel wakes the first exclusive waiter (EPOLLEXCLUSIVE) of a socket. A thread in a handler does
+    not wait. Decision: Python's own epoll is last in that queue, and is appended again after each event, so
+    Python learns of a connection only if no thread waits. Guarded by
     tests/native/test_native_operating.py::test_python_accepts_while_all_threads_are_stuck.
     """
 
@@ -372,7 +373,7 @@ class NativeGate:
                 self._stop_accepting()
 
     def _is_ours(self) -> bool:
-        """Return whether the program has left the epoll alone: no other one has the mark in it."""
+        """Return whether the program has left the epoll unchanged: only ours contains the mark."""
         try:
             self._epoll.modify(self._mark, 0)
         except OSError:

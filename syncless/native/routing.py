@@ -1,10 +1,10 @@
-"""Routes of native handlers as text, and the order in which they are tried.
+"""Parses the routes of native handlers, and sorts them into the order in which they are tried.
 
     "/"                    this path, any method
-    "GET /users/{id}"      one segment in the place of {id}; GET answers HEAD, too
-    "/files/{path...}"     all that is left, also with slashes
+    "GET /users/{id}"      any one segment in place of {id}; GET also answers HEAD
+    "/files/{path...}"     the rest of the path, including slashes
 
-A literal goes before a parameter, a parameter before the rest, and a method before any method.
+A literal takes precedence over a parameter, a parameter over the rest, and a method over any method.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MOST_PARAMETERS = 8
 
 
 def handler_named(name: str) -> Handler:
-    """Return the handler of a name: "package.module:attribute", or "path/to/library.so:function". Raise
-    ValueError if the name is incomplete, TypeError if it names something else, and the errors of both kinds
-    of loading."""
+    """Return the handler named "package.module:attribute" or "path/to/library.so:function". Raise
+    ValueError if the name is incomplete, TypeError if it names something else, and the errors of both
+    kinds of loading."""
     place, colon, function = name.rpartition(":")
     if not colon or not place or not function:
         raise ValueError(
@@ -91,7 +91,7 @@ def parse_route(text: str, handler: Any) -> Route:
 
 
 def parse_routes(native: Mapping[str, Any]) -> list[Route]:
-    """Return the routes in the order in which they are tried. Raise ValueError if two are for the same
+    """Return the routes in the order in which they are tried. Raise ValueError if two routes match the same
     requests."""
     routes = [parse_route(text, handler) for text, handler in native.items()]
     seen: dict[Any, str] = {}

@@ -8,7 +8,7 @@ from syncless.http.trust import Forward
 from syncless.native.routing import Route
 
 class Threads:
-    """Threads that answer native handlers' requests; not yet running."""
+    """The threads that run native handlers. They do not run until they are started."""
 
     names: list[str]
     event: int
@@ -46,24 +46,24 @@ class Threads:
 
 def calls_address() -> int: ...
 def publish(name: str, data: Any) -> None:
-    """Give the bytes a name, under which native handlers find them without a lock, in place of those that had
-    it.
+    """Publish bytes under a name, by which native handlers find them without a lock, and replace the previous
+    ones.
 
-    Old bytes are freed when no handler can be reading them any more. None takes the name away. A process can
+    Old bytes are freed when no handler can be reading them any longer. None removes the name. A process can
     have 256 names.
     """
 
 def reclaim() -> int:
-    """Free old bytes that were published; how many readers may still have."""
+    """Free old published bytes. Return how many are left because handlers may still read them."""
 
 class Shared(Application):
-    """An application and native handlers, which have a connection in turn."""
+    """An application and native handlers that serve the same connections in turn."""
 
     def __init__(self, inner: Application, threads: Threads) -> None: ...
     def close(self) -> None: ...
 
 class Inbox:
-    """Inbox(threads, notice, fault, record): takes what the threads of native handlers send to Python."""
+    """Inbox(threads, notice, fault, record): receives what the threads of native handlers send to Python."""
 
     def __init__(
         self,

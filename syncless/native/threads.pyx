@@ -494,10 +494,10 @@ def calls_address() -> int:
 
 
 def publish(str name not None, data) -> None:
-    """Give the bytes a name, under which native handlers find them without a lock, in place of those that had
-    it.
+    """Publish bytes under a name, by which native handlers find them without a lock, and replace the previous
+    ones.
 
-    Old bytes are freed when no handler can be reading them any more. None takes the name away. A process can
+    Old bytes are freed when no handler can be reading them any longer. None removes the name. A process can
     have 256 names.
     """
     cdef bytes key = name.encode()
@@ -515,7 +515,7 @@ def publish(str name not None, data) -> None:
 
 
 def reclaim() -> int:
-    """Free old bytes that were published; how many readers may still have."""
+    """Free old published bytes. Return how many are left because handlers may still read them."""
     return reclaim_views()
 
 

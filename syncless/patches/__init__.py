@@ -1,4 +1,4 @@
-"""The standard library made cooperative, in place: a call that waits parks its tasklet, and unmodified
+"""Makes the standard library cooperative, in place: a call that waits parks its tasklet, and unmodified
 blocking programs run concurrently.
 
 ::
@@ -6,9 +6,9 @@ blocking programs run concurrently.
     from syncless.patches import patch_all
     patch_all()                         # before or after any import
 
-Nothing of the standard library is copied. A few primitives are replaced, and the modules that use them
-(threading, queue, ssl, subprocess, http, selectors, asyncio ...) wait cooperatively by themselves.
-`describe()` shows each replacement; `patched()` undoes them at the end of its block.
+No code of the standard library is copied. A few primitives are replaced, and so the modules that use them
+(threading, queue, ssl, subprocess, http, selectors, asyncio ...) wait cooperatively. `describe()` shows each
+replacement; `patched()` undoes them at the end of its block.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ _unavailable: list[str] = []
 
 
 def _function(module: str, name: str = "patch", *, of: str = "") -> Callable[[Patcher], None]:
-    """Return the function of an area. `of`: the only module that it changes; ours is imported when that is,
-    too.
+    """Return the function of an area. `of` is the only module that the area changes; our module is imported
+    together with that module.
 
-    On a Python with unknown insides, a module of ours that cannot be imported takes its own areas away and no
-    others; so there all are imported now."""
+    On a Python with unknown internals, a module of ours that cannot be imported disables its own areas and no
+    others; therefore all modules are imported now.
+    """
     if of and not (_unavailable or is_newer_than_known()):
         change = _on_request(module)
         return lambda patcher: when_imported(patcher, of, lambda patcher, _: change(patcher))
@@ -51,7 +52,7 @@ def _function(module: str, name: str = "patch", *, of: str = "") -> Callable[[Pa
 
 
 def _on_request(module: str) -> Callable[[Patcher], None]:
-    """Return the function of an area, whose module is imported when it is called."""
+    """Return a function that imports the module of an area, and patches the area, when it is called."""
 
     def patch(patcher: Patcher) -> None:
         import_module(f"syncless.patches.{module}").patch(patcher)
@@ -64,7 +65,8 @@ def _libraries() -> Any:
 
 
 def native_stats() -> dict[str, int]:
-    """Return, by name, how often calls of the patched C libraries have parked or waited in libc, and why."""
+    """Return a dict that counts how often calls of the patched C libraries have parked or waited in libc, by
+    reason."""
     found: dict[str, int] = _libraries().native_stats()
     return found
 
@@ -112,13 +114,13 @@ def patch_all(
 ) -> list[str]:
     """Patch all areas except those turned off by name (``thread=False``). ``cpu=True`` and ``native=True``
     turn on areas that are off by default; ``native=["MySQLdb"]`` names libraries, as patch_native() does.
-    `offload` names functions that are to run in real OS threads, by their import paths: ``"cv2.*"``,
+    `offload` names functions to run in real OS threads, by their import paths: ``"cv2.*"``,
     ``"zlib.compress"``, ``"package.module.Class.method"``.
 
-    Return the areas that were not patched yet. Idempotent. Raise TypeError for an unknown area. An area that
-    this syncless cannot patch, because the Python is newer, is left out with a RuntimeWarning. If `strict`,
-    as for the servers of the command `syncless`, nothing is patched then, and CannotPatch names all such
-    areas; `patch_<area>()` raises the reason itself.
+    Return the newly patched areas; further calls change nothing. Raise TypeError for an unknown area. An area
+    that this syncless cannot patch, because the Python is newer, is left out with a RuntimeWarning. If
+    `strict`, as for the servers of the command `syncless`, nothing is patched in that case, and CannotPatch
+    names all such areas; `patch_<area>()` raises the reason itself.
     """
     named: dict[str, Callable[[Patcher], None]] = {
         area_of_offload(name): partial(patch_names, name=name) for name in names_of(offload)
@@ -170,7 +172,7 @@ def _unknown(area: str) -> str:
 
 
 def _patch_of(area: str, what: str) -> Callable[[], bool]:
-    """Return the function that patches one area. ``what`` that makes cooperative."""
+    """Return the function that patches one area. ``what`` is the first sentence of its docstring."""
 
     def patch() -> bool:
         return bool(_registry.apply({area: AREAS[area]}))
@@ -214,19 +216,19 @@ patch_drivers = _patch_of("drivers", "The hooks of database drivers that wait in
 
 
 def patch_native(*names: str) -> list[Change]:
-    """Make C libraries wait cooperatively: their calls of libc that wait park the tasklet.
+    """Make C libraries wait cooperatively: their calls of libc that would block park the tasklet.
 
     A name is that of a module (``"MySQLdb"``, ``"psycopg2._psycopg"``) or of a file (``"libpq.so.5"``). A
-    module means its extension modules and the libraries that they are linked against. One that is not loaded
-    yet is patched as soon as it is. Libraries that call libc by other ways (statically linked, or ctypes)
-    cannot be patched. NotImplementedError on another system than Linux on x86-64 or aarch64.
+    module means its extension modules and the libraries that they are linked against. A library that is not
+    loaded yet is patched as soon as it is loaded. Libraries that call libc in other ways (statically linked,
+    or ctypes) cannot be patched. Raise NotImplementedError on systems other than Linux on x86-64 or aarch64.
 
-    Without a name: those that are known to be safe, as ``patch_all(native=True)``.
+    Without a name, patch the libraries that are known to be safe, like ``patch_all(native=True)``.
 
-    Return the changes that were made now. Raise ValueError for a library that must not be patched, with the
-    reason, for the name under which a package is installed, and for a module that is nowhere or has nothing
-    in C; a RuntimeWarning for a file that is nowhere. Each name is an area of its own for unpatch():
-    ``unpatch("native MySQLdb")``.
+    Return the changes made by this call. Raise ValueError for a library that must not be patched (with the
+    reason), for a package name that differs from the module name, and for a module that does not exist or has
+    no C code. Warn (RuntimeWarning) about a file that does not exist. For unpatch(), each name is a separate
+    area: ``unpatch("native MySQLdb")``.
     """
     wanted = {}
     for name in names:
@@ -244,11 +246,11 @@ def is_patched(area: str) -> bool:
 
 
 def unpatch(*areas: str) -> None:
-    """Undo the changes of these areas, or all changes. A tasklet that waits in a patched call keeps waiting
-    there; it runs when this thread waits in a call of syncless.
+    """Undo the changes of these areas, or all changes. A tasklet that waits in a patched call keeps waiting;
+    it runs when this thread waits in a call of syncless.
 
     Raise RuntimeError outside of the main thread, and as long as threads that are tasklets have not ended:
-    this thread would wait without letting them run. It names them.
+    this thread would wait without letting them run. The message names these threads.
     """
     for area in areas:
         is_patched(area)  # raises ValueError for an unknown area
@@ -267,7 +269,7 @@ def unpatch(*areas: str) -> None:
 def patched(
     *, offload: Iterable[str] = (), native: bool | Iterable[str] = False, **choice: bool
 ) -> Iterator[list[str]]:
-    """Patch like patch_all() while the block runs. Areas patched before stay patched."""
+    """Patch like patch_all() while the block runs. Areas that were already patched stay patched."""
     areas = patch_all(offload=offload, native=native, **choice)
     try:
         yield areas
@@ -277,13 +279,13 @@ def patched(
 
 
 def changes() -> list[Change]:
-    """Return the active changes, in FIFO order."""
+    """Return the active changes, in the order of patching."""
     return _registry.changes()
 
 
 def describe() -> str:
-    """Return the active changes as a table: area, target, replacement, reason. An area that waits for a
-    module to be imported has one row."""
+    """Return a table of the active changes: area, target, replacement, reason. An area whose module is not
+    imported yet has one row."""
     found = changes()
     waiting = dict.fromkeys(_registry.areas())
     for change in found:
@@ -301,8 +303,8 @@ def describe() -> str:
 
 
 def described(choice: Mapping[str, bool] | None = None) -> str:
-    """Return the areas that are patched now, or that patch_all() would patch with these arguments; "" if none
-    is."""
+    """Return, as text, the areas that are patched now, or that patch_all() would patch with these arguments
+    ("" for none)."""
     usual = [area for area in AREAS if area not in OFF]
     if choice is None:
         on = [area for area in AREAS if is_patched(area)]

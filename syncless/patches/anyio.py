@@ -1,9 +1,9 @@
-"""anyio's calls in worker threads: FastAPI's synchronous endpoints, Starlette's run_in_threadpool(); and its
-cancel scopes in Python 3.10.
+"""Patches anyio's calls in worker threads (FastAPI's synchronous endpoints, Starlette's run_in_threadpool()),
+and its cancel scopes in Python 3.10.
 
-Under the patch its threads are tasklets. They cost so little that each call has its own: no queue leads to
-it, and it does not wait for the next call. So many calls may run at once, not the 40 for which anyio makes
-threads. Limiters and cancel scopes are anyio's own.
+Under the patch anyio's threads are tasklets. They are so cheap that each call has its own, which is not
+queued and does not wait for further calls. So more calls may run at once than the 40 for which anyio makes
+threads. Limiters and cancel scopes remain anyio's own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _worker(backend: Any) -> Callable[..., None]:
     )
 
     def run(function: Any, args: tuple[Any, ...], future: Any, scope: Any) -> None:
-        """In a tasklet of its own: function(*args), as in a worker thread."""
+        """Call function(*args) in its own tasklet, as in a worker thread."""
         loop = future.get_loop()
         value: Any = None
         failure: BaseException | None = None
@@ -65,8 +65,8 @@ def _worker(backend: Any) -> Callable[..., None]:
 
 
 def _drop_cancellations(patcher: Patcher, scope_type: Any) -> None:
-    """In Python 3.10, which has no uncancel(): a scope that is cancelled while its block waits in a call that
-    blocks leaves no CancelledError for an await after it, see asyncio/eventloop.py."""
+    """Drop the CancelledError of a scope that was cancelled during a blocking call, so that a later await
+    does not raise it. Python 3.10 has no uncancel() (see asyncio/eventloop.py)."""
     drop_cancellation = checked("tasks of asyncio")
     original = scope_type.__exit__
 
@@ -83,7 +83,7 @@ def _drop_cancellations(patcher: Patcher, scope_type: Any) -> None:
 
 
 def patch(patcher: Patcher, backend: Any) -> None:
-    """`backend` is the module anyio._backends._asyncio."""
+    """Patch `backend`, the module anyio._backends._asyncio."""
     if not all(hasattr(backend, name) for name in _NEEDED):
         return
     if not COUNTS_CANCELLATIONS and hasattr(backend.CancelScope, "_deliver_cancellation"):

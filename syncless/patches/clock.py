@@ -1,4 +1,4 @@
-"""time.sleep, and os.sched_yield, which lets other threads run."""
+"""Patches time.sleep, and os.sched_yield, which lets other threads run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _sched_yield: Any = original_of(getattr(os, "sched_yield", None))
 
 
 def sleep(seconds: Any, /) -> None:
-    """time.sleep, cooperative: parks the tasklet; the others run."""
+    """Sleep like time.sleep, but park the tasklet, so that others run."""
     if not isinstance(seconds, (int, float)):
         for convert in ("__float__", "__index__"):
             if hasattr(seconds, convert):

@@ -1,7 +1,7 @@
-"""Long computations that release the GIL: compression and hashing of large data, in threads.
+"""Runs long computations that release the GIL (compression and hashing of large data) in threads.
 
-Off unless asked for: on one core a thread only makes them longer. Smaller pieces of data, of which a program
-may process many in a row, are processed at once, and others get their turn in between.
+Off by default: on one core, threads only add time. Smaller pieces of data are processed directly, and other
+tasklets run in between.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _pool = ThreadPool(8)
 
 
 def _sized(original: Callable[..., Any], index: int) -> Callable[..., Any]:
-    """`index` is the position of the data among the arguments."""
+    """Return a wrapper that calls the function in a thread if the data (argument `index`) is large."""
 
     original = original_of(original)
 
@@ -49,10 +49,8 @@ def _sized(original: Callable[..., Any], index: int) -> Callable[..., Any]:
 
 
 def _expands(original: Callable[..., Any], unlimited: int) -> Callable[..., Any]:
-    """decompress of a decompressor. A little data may become very much, so output beyond ABOVE bytes is made
-    in a thread.
-
-    `unlimited`: the max_length that means no limit.
+    """Return the decompress method of a decompressor. It runs in a thread for output beyond ABOVE bytes, to
+    which even little data may expand. `unlimited` is the max_length that means no limit.
     """
 
     original = original_of(original)
@@ -128,7 +126,7 @@ def _methods(*members: tuple[str, str]) -> Callable[[Patcher, Any], None]:
 
 
 def _functions(*names: tuple[str, int]) -> Callable[[Patcher, Any], None]:
-    """Of a module: the name of each, and which argument is the data."""
+    """Return a function that patches a module's functions, given as (name, position of the data argument)."""
 
     def change(patcher: Patcher, module: Any) -> None:
         for name, index in names:

@@ -1,9 +1,9 @@
-"""Libraries that have a hook or a choice for how to wait, and functions of C that are called in OS threads.
+"""Patches libraries that let programs choose how to wait, and C functions that are called in OS threads.
 
-They are database drivers that wait in C, where no patch reaches (psycopg2 and psycopg 3), grpcio,
+The libraries are database drivers that wait in C, where no patch reaches (psycopg2 and psycopg 3), grpcio,
 python-engineio and eventlet. The functions wait for threads or events of their own. The hooks are set when
-the library is imported, or now if it has been. psycopg2 and grpcio have files of their own. And Django's
-caches, whose connections requests would not find again.
+the library is imported, or immediately if it already has been. psycopg2 and grpcio have their own files.
+Django's caches are patched, too, so that requests find their connections.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ _pool = Offload(1024, "waits in C")  # a wait may last as long as the process
 
 
 def _psycopg(patcher: Patcher, waiting: Any) -> None:
-    """psycopg has several ways to wait. The one that uses selectors is cooperative."""
+    """Choose psycopg's wait function that uses selectors, because that one is cooperative."""
     patcher.member_of_module(waiting, "wait", waiting.wait_selector, "waits in C")
 
 
 def _unless_at_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """poll() or flush() of Kafka in OS threads, but not with a timeout of 0, which programs give after each
-    message."""
+    """Return a wrapper that calls Kafka's poll() or flush() in an OS thread unless the timeout is 0."""
     in_thread = _pool.wrap(function)
 
     @functools.wraps(function)
@@ -60,7 +59,7 @@ def _kafka(patcher: Patcher, library: Any) -> None:
 
 
 def _engineio(patcher: Patcher, base_server: Any) -> None:
-    """Flask-SocketIO's server asks for the first mode of the list that can be imported."""
+    """Make Flask-SocketIO's server prefer the mode "threading"."""
     server = base_server.BaseServer
     modes = server.async_modes
 
@@ -71,9 +70,9 @@ def _engineio(patcher: Patcher, base_server: Any) -> None:
 
 
 def _django_caches(patcher: Patcher, cache: Any) -> None:
-    """Django keeps its caches, each with its pool of connections, in a context variable. A thread of a pool
-    has one context for all its requests; here each request has a fresh one, and would connect again. So they
-    are kept where Django keeps its databases: in `threading.local`, which the requests of a slot share."""
+    """Keep Django's caches in `threading.local`, which the requests of a slot share, as Django does with its
+    databases. Django keeps its caches, each with its pool of connections, in a context variable. Here each
+    request has a fresh context, and would connect again."""
     handler = cache.caches
     kept = getattr(handler, "_connections", None)  # Django 3.2 and later
     if kept is not None:

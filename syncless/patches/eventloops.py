@@ -1,9 +1,9 @@
-"""asyncio: its loops are ours, unless the program has chosen others.
+"""Makes asyncio use our loops, unless the program has chosen others.
 
-The interpreter notes one running loop per OS thread; under the patch each tasklet has its own. Since Python
-3.14 the same is true of the current task, which was noted per loop before. So several tasklets can be in
-asyncio.run() at the same time, as several threads can, also with other loops, whose waits are patched by
-polling.py; uvloop's, which waits in C, as patch_native() does.
+The interpreter records one running loop per OS thread; under the patch each tasklet has its own. Since Python
+3.14 the same is true of the current task, which used to be recorded per loop. So several tasklets can be in
+asyncio.run() at the same time, like several threads. This holds for other loops, too: polling.py patches
+their waits, except in uvloop, whose waits in C are patched as by patch_native().
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ at_fork(in_child=_after_fork_in_child)
 
 
 class _Running:
-    """Takes away the notes of a tasklet's loop and its task while others run.
+    """Removes asyncio's records of a tasklet's loop and task while other tasklets run.
 
-    The child of a fork runs no loop of its parent, so the note is not restored there.
+    The child of a fork does not run the loop of its parent, so the records are not restored there.
     """
 
     def __init__(self, loop: Any, note: Any):
@@ -76,7 +76,7 @@ def _note_per_tasklet(patcher: Patcher, events: Any) -> None:
 
 
 def _install_loop(patcher: Patcher, asyncio: Any) -> None:
-    """asyncio takes long to import, and our loop imports it: so this waits until the program does."""
+    """Install our loop only when the program imports asyncio, which takes long to import."""
     was_there = sys.modules.get("syncless.asyncio.eventloop")
     background: Any = importlib.import_module("syncless.asyncio.backgroundloop")
     if was_there is None or not was_there.is_mended():
@@ -104,7 +104,7 @@ def _install_loop(patcher: Patcher, asyncio: Any) -> None:
 
 
 def _run_in_real_threads(patcher: Patcher, base_events: Any) -> None:
-    """The parts of concurrent.futures that it needs have been imported by then."""
+    """Make real OS threads the default executor of loops, after concurrent.futures has been imported."""
     executor_type: Any = importlib.import_module("syncless.tools.realthreads").RealThreadPoolExecutor
     loop_type = base_events.BaseEventLoop
     original = loop_type.run_in_executor
@@ -119,12 +119,13 @@ def _run_in_real_threads(patcher: Patcher, base_events: Any) -> None:
 
 
 def _let_uvloop_park(patcher: Patcher, module: Any) -> None:
-    """Its loop waits in C, for tasklets among others: the threads of its executor are some."""
+    """Let uvloop's loop park while it waits in C for tasklets, such as those of its executor."""
     importlib.import_module("syncless.patches.libraries").patch_where_possible("uvloop", patcher)
 
 
 def _warn_of_early_uvloop() -> None:
-    """Its C code keeps asyncio's note of the running loop, and signal.set_wakeup_fd, as it found them."""
+    """Warn that uvloop was imported too early: its C code has stored unpatched functions of asyncio and
+    signal."""
     warnings.warn(
         "uvloop was imported before the patch, so only one of its loops can run in this thread at a time; "
         "import it after patch_all(), or call it with syncless.run_in_thread()",
@@ -134,11 +135,10 @@ def _warn_of_early_uvloop() -> None:
 
 
 def _extract_stacks_directly(patcher: Patcher, traceback: Any) -> None:
-    """Fact: in debug mode each future and handle notes the stack on which it is made, with source lines.
-    Danger: under the patch files are read where others run meanwhile, and code that makes a future counts on
-    nothing else running: wake-ups were lost. Decision: for stacks, files are read directly. Price: a slow
-    disk blocks all. Guarded by
-    tests/patches/test_asyncio.py::test_making_a_future_in_debug_mode_does_not_wait.
+    """Fact: in debug mode each future and handle records the stack on which it is made, with source lines.
+    Danger: under the patch other tasklets run while files are read, but code that makes a future relies on
+    running alone, and lost wake-ups. Decision: for stacks, files are read directly. Price: a slow disk blocks
+    all tasklets. Guarded by tests/patches/test_asyncio.py::test_making_a_future_in_debug_mode_does_not_wait.
     """
     original = traceback.StackSummary.extract
 
@@ -191,11 +191,12 @@ def _change_parents(patcher: Patcher, module: Any) -> None:
 
 
 def _mend_child_greenlets(patcher: Patcher) -> None:
-    """Greenlets in which SQLAlchemy runs synchronous code of a task, and awaits by a switch to their parent.
+    """Fix the greenlets in which SQLAlchemy runs the synchronous code of a task, and which await by switching
+    to their parent.
 
-    Fact: the parent is the greenlet in which the task began. Danger: our loop makes each step of a task on
-    any carrier, so the switch went to a carrier that ran something else. Decision: the parent is the greenlet
-    that last switched there. Guarded by tests/asyncio/test_libraries.py (sqlalchemy).
+    Fact: the parent is the greenlet in which the task began. Danger: our loop runs each step of a task on any
+    carrier, so the switch went to a carrier that ran something else. Decision: the parent becomes the
+    greenlet that last switched there. Guarded by tests/asyncio/test_libraries.py (sqlalchemy).
     """
     for name in ("sqlalchemy.util._concurrency_py3k", "sqlalchemy.util.concurrency"):
         when_imported(patcher, name, _change_parents)

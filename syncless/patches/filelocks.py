@@ -1,6 +1,6 @@
-"""Locks on files: flock, lockf, and fcntl's commands that wait.
+"""Patches locks on files: flock, lockf, and the commands of fcntl that wait.
 
-The kernel has no descriptor for them, so a waiting tasklet retries and again: first after 1 ms, finally
+The kernel has no descriptor for such locks, so a waiting tasklet keeps retrying: first after 1 ms, finally
 every 50 ms.
 """
 
@@ -49,7 +49,7 @@ def patch(patcher: Patcher) -> None:
 
 
 def _number(fd: Any) -> Any:
-    """Return the descriptor of a file. Anything else is passed on, for the function itself to accept or
+    """Return the descriptor of a file. Return anything else unchanged, for the function itself to accept or
     refuse."""
     return fd if isinstance(fd, int) or not hasattr(fd, "fileno") else fd.fileno()
 

@@ -1,6 +1,7 @@
-"""Files, pipes and FIFOs: os.read, os.open, os.stat and their kin, and io.FileIO, the base of all files.
+"""Patches files, pipes and FIFOs: os.read, os.open, os.stat and similar functions, and io.FileIO, the base of
+all files.
 
-Data in memory is read at once, and a file system that has always answered at once is called directly. All
+Cached data is read directly, and a file system that has always responded immediately is called directly. All
 other calls are made in threads. syncless/_core/calls/filesystems.pyx explains the rule.
 """
 
@@ -120,7 +121,7 @@ def _entries_of(path: Any = None) -> Entries:
 
 
 def dup2(fd: int, fd2: int, inheritable: bool = True) -> int:
-    """os.dup2, cooperative: it closes a file."""
+    """Call os.dup2, which may close a file, cooperatively."""
     if type(fd2) is not int or fd == fd2:
         return _dup2(fd, fd2, inheritable)
     if 0 <= fd2 < 1 << 31:
@@ -129,8 +130,8 @@ def dup2(fd: int, fd2: int, inheritable: bool = True) -> int:
 
 
 def closerange(fd_low: int, fd_high: int, /) -> None:
-    """os.closerange, cooperative. Files are closed one by one; a thread that closed all would lose the
-    descriptors by which it tells of its end."""
+    """Close descriptors like os.closerange, cooperatively. Files are closed one by one, because a thread that
+    closed all would lose the descriptors with which it reports its end."""
     with suppress(OSError):  # no /proc
         for fd in map(int, _listdir("/proc/self/fd")):
             if fd_low <= fd < fd_high:
@@ -159,8 +160,8 @@ def _sends_from_disk(fd: int, offset: Any, count: Any) -> bool:
 
 
 def _without_waiting(fd: int, call: Callable[..., Any], *args: Any) -> Any:
-    """Make the call with the descriptor set non-blocking, for its moment only, as others may share it. Raise
-    BlockingIOError on failure."""
+    """Make the call with the descriptor non-blocking only for that moment, as others may share it. Raise
+    BlockingIOError if the call would wait."""
     os.set_blocking(fd, False)
     try:
         return call(*args)
@@ -180,8 +181,8 @@ def eventfd_read(fd: Any) -> int:
 
 
 def eventfd_write(fd: Any, value: int) -> None:
-    """os.eventfd_write, cooperative. If the counter has room, but not enough, no event tells of more: it
-    retries and again."""
+    """Write like os.eventfd_write, cooperatively. No event reports that the counter has enough room, so the
+    call keeps retrying."""
     number = fd.fileno() if hasattr(fd, "fileno") else fd
     if type(number) is not int or number < 0 or not os.get_blocking(number):
         _eventfd_write(number, value)
@@ -206,9 +207,10 @@ def _is_ready(fd: int, bits: int) -> bool:
 def splice(
     src: int, dst: int, count: int, offset_src: Any = None, offset_dst: Any = None, flags: int = 0
 ) -> int:
-    """os.splice, cooperative: tried without waiting, and again when both ends are ready.
+    """Call os.splice without waiting, and retry when both ends are ready.
 
-    The flag that forbids waiting is for pipes. A socket has its own mode, and takes all that a pipe holds.
+    The flag that forbids waiting applies to pipes. A socket has its own mode, and accepts all that a pipe
+    contains.
     """
     never = os.SPLICE_F_NONBLOCK  # type: ignore[attr-defined,unused-ignore]
     to_socket = not is_file(dst) and stat.S_ISSOCK(os.fstat(dst).st_mode) and os.get_blocking(dst)

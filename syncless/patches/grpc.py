@@ -1,11 +1,11 @@
-"""The waits of grpcio run in real OS threads: they are for threads of its own, so no hook can park there.
+"""Runs the waits of grpcio in real OS threads: grpcio waits for its own threads, so no hook can park there.
 
-grpcio's Python code has a thread for each channel and each server that asks a completion queue for the next
-event, in C. Under the patch such a thread is a tasklet, so the question itself moves to an OS thread and the
-tasklet parks. All else of grpcio is locks and conditions of Python, which are cooperative.
+In grpcio's Python code, each channel and each server has a thread that waits for the next event of a
+completion queue, in C. Under the patch such a thread is a tasklet, so the wait itself moves to an OS thread
+and the tasklet parks. Otherwise grpcio uses locks and conditions of Python, which are cooperative.
 
-A unary call has a queue of its own. If its tasklet is killed or late, the call is cancelled, and the thread
-that still asks for its event ends.
+A unary call has its own queue. If its tasklet is killed or times out, the call is cancelled, and the thread
+that still waits for its event ends.
 """
 
 from __future__ import annotations

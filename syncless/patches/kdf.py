@@ -1,8 +1,9 @@
-"""Keys derived from passwords: by design they take a tenth of a second and more, so threads compute them.
+"""Runs key derivation from passwords in threads, because it takes a tenth of a second or more by design.
 
-A thread costs some fifty microseconds. A call that takes about as long is made directly, judging by the
+A thread costs about fifty microseconds. A call that takes about as long is made directly, judging by the
 iterations of PBKDF2 and by the memory and rounds of scrypt and Argon2. bcrypt and the digests of crypt()
-always take longer. All of them release the GIL but crypt.crypt, so the C library is called instead.
+always take longer. All of these functions release the GIL except for crypt.crypt, in whose place the C
+library is called.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _pool = ThreadPool(processors)
 
 
 def _long(original: Callable[..., Any], is_short: Callable[..., bool] | None = None) -> Callable[..., Any]:
-    """Return the function in a thread, unless is_short(*args, **kwargs) or the arguments are wrong."""
+    """Return a wrapper that calls the function in a thread, unless is_short(*args, **kwargs) is true or the
+    arguments are wrong."""
 
     original = original_of(original)
 
@@ -102,7 +104,7 @@ def _cryptography(patcher: Patcher, module: Any) -> None:
 
 
 def _crypt(patcher: Patcher, module: Any) -> None:
-    """crypt.crypt keeps the GIL, so a long computation is given to crypt_r of the C library."""
+    """Compute long digests with crypt_r of the C library, because crypt.crypt keeps the GIL."""
     import ctypes.util  # takes long to load
 
     library = ctypes.util.find_library("crypt")

@@ -1,10 +1,11 @@
-"""multiprocessing: semaphores shared between processes, and the pipes of its connections.
+"""Patches multiprocessing: its semaphores shared between processes, and the pipes of its connections.
 
-Its queues, pools, managers and locks use the two. A forked process is patched if its parent is. The start
-methods spawn and forkserver begin with a fresh interpreter, which is patched if its main module says so.
+The queues, pools, managers and locks of multiprocessing use these two. A forked process is patched if its
+parent is. The start methods spawn and forkserver begin with a fresh interpreter, which is patched if its main
+module does so.
 
-The kernel has no descriptor for a semaphore, so a waiting tasklet retries and again: first after 0.1 ms,
-finally every 5 ms. A process that has nothing else to do waits in the kernel.
+The kernel has no descriptor for a semaphore, so a waiting tasklet keeps retrying: first after 0.1 ms, finally
+every 5 ms. A process that has nothing else to do waits in the kernel.
 """
 
 from __future__ import annotations
@@ -96,12 +97,12 @@ def enter(self: Any) -> bool:
 
 
 def leave(self: Any, *exc_info: Any) -> None:
-    """The end of a `with` block."""
+    """Release the lock at the end of a `with` block."""
     release(self)
 
 
 def is_mine(self: Any) -> bool:
-    """Return whether this tasklet holds it."""
+    """Return whether this tasklet holds the lock."""
     return bool(_is_mine(self)) and not _of_another_tasklet(self)
 
 

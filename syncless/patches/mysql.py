@@ -1,13 +1,13 @@
-"""Queries of PyMySQL and mysqlclient that are interrupted end on the server.
+"""Ends interrupted queries of PyMySQL and mysqlclient on the server, too.
 
-Takes: a connection that was broken off in the middle of a response, and is therefore closed. Gives: the
-server ends its thread of that connection, by a command on another connection.
+A connection that is interrupted in the middle of a response is closed. A command on another connection then
+makes the server end its thread of the closed one.
 
-Fact: threads have numbers, and each server its own. Danger: behind one address there may be several servers,
-and the same number is somebody else's there. Decision: the command is given only if the thread with that
-number serves the port that the connection had here. Price: no query ends through a proxy.
+Fact: each server numbers its own threads. Danger: one address may lead to several servers, and on another
+server the same number belongs to another client. Decision: the command is sent only if the thread with that
+number serves the port that the connection had here. Price: queries through a proxy are not ended.
 
-Fact: a KILL QUERY that comes before the query does nothing. Decision: the whole thread is killed.
+Fact: a KILL QUERY that arrives before the query does nothing. Decision: the whole thread is killed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _places = Semaphore(8)
 
 
 def port_of(sock: Any) -> int:
-    """Return the port by which a server identifies the connection; 0 for a UNIX socket."""
+    """Return the port by which a server identifies the connection, or 0 for a UNIX socket."""
     return sock.getsockname()[1] if sock.family in (socket.AF_INET, socket.AF_INET6) else 0
 
 
@@ -93,8 +93,8 @@ def pymysql(patcher: Patcher, module: Any) -> None:
 
 
 def mysqlclient(patcher: Patcher, module: Any) -> None:
-    """It waits in C. patch_native("MySQLdb") shuts the socket down, and the library raises an error of its
-    own."""
+    """Patch mysqlclient, which waits in C. After an interruption under patch_native("MySQLdb"), it raises its
+    own error."""
     connections = module.Connection
     connect = connections.__init__
     made: weakref.WeakKeyDictionary[Any, tuple[int, Callable[..., Any]]] = weakref.WeakKeyDictionary()

@@ -1,8 +1,8 @@
-"""patch_all(offload=[...]): functions named by their import path run in real OS threads.
+"""Implements patch_all(offload=[...]): functions named by their import path run in real OS threads.
 
-A name is that of a function ("zlib.compress"), of a method ("PIL.Image.Image.resize"), of a class, whose
-public methods are meant, or of a module, whose functions are meant ("cv2" or "cv2.*"). It takes effect when
-the module is imported. All of them share one pool.
+A name means a function ("zlib.compress"), a method ("PIL.Image.Image.resize"), all public methods of a class,
+or all functions of a module ("cv2" or "cv2.*"). It takes effect when the module is imported. All these
+functions share one pool.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def area_of(name: str) -> str:
 
 
 def patch_names(patcher: Patcher, name: str, pool: Any = _pool, why: str = WHY) -> None:
-    """Make the changes for one name. Raise ValueError if it is malformed."""
+    """Make the changes for one name. Raise ValueError if the name is malformed."""
     path = name.removesuffix(".*")
     parts = path.split(".")
     if not all(part.isidentifier() for part in parts):
@@ -46,7 +46,8 @@ def patch_names(patcher: Patcher, name: str, pool: Any = _pool, why: str = WHY) 
 
 
 def _offload(patcher: Patcher, module: ModuleType, path: list[str], change: _Change) -> None:
-    """Offload the functions that the rest of a path means in the module; none if it names a submodule."""
+    """Offload the functions in the module that the rest of a path means, or none if the path continues with a
+    submodule."""
     if not path:
         for name, value in list(vars(module).items()):
             if not name.startswith("_") and _may_be_offloaded(value) and _is_of(module, value):
@@ -73,7 +74,7 @@ def _offload(patcher: Patcher, module: ModuleType, path: list[str], change: _Cha
 
 
 def _is_submodule(module: ModuleType, name: str) -> bool:
-    """Return whether the name is that of a submodule, which need not be imported yet."""
+    """Return whether the name is that of a submodule, even if the submodule is not imported yet."""
     if isinstance(getattr(module, name, None), ModuleType):
         return True
     is_package = hasattr(module, "__path__") and not hasattr(module, name)
@@ -106,8 +107,8 @@ def _may_be_offloaded(value: Any) -> bool:
 
 
 def _is_of(module: ModuleType, value: Any) -> bool:
-    """Return whether a function belongs to the module's package, and was not imported from elsewhere.
-    Functions in C may not say."""
+    """Return whether a function belongs to the module's package, and was not imported from elsewhere. C
+    functions may lack a module's name."""
     source = getattr(value, "__module__", None) or module.__name__
     return _package(source) == _package(module.__name__)
 
@@ -117,7 +118,7 @@ def _package(name: str) -> str:
 
 
 def names_of(names: str | Iterable[str]) -> list[str]:
-    """Return the names that a program gives: one, or several. Raise TypeError for something else."""
+    """Return the list of names that a program passes, one or several. Raise TypeError for anything else."""
     found = [names] if isinstance(names, str) else list(names)
     for name in found:
         if not isinstance(name, str):

@@ -1,11 +1,11 @@
-"""select, poll and epoll: each first asks without waiting, then waits for an epoll descriptor, which the loop
-can watch.
+"""Patches select, poll and epoll: each first checks without waiting, then waits for an epoll descriptor,
+which the loop can watch.
 
-So selectors, asyncio and everything else that uses them wait cooperatively too.
+So selectors, asyncio and everything else that uses these calls wait cooperatively, too.
 
-Fact: macOS and the BSDs have no epoll. Decision: there the loop watches each descriptor. It knows reading and
-writing only, so with other events (POLLPRI, the third list of select) the call looks again at intervals.
-Guarded by tests/patches/test_polling.py.
+Fact: macOS and the BSDs have no epoll. Decision: there the loop watches each descriptor. The loop supports
+only reading and writing, so for other events (POLLPRI, the third list of select) the call checks again at
+intervals. Guarded by tests/patches/test_polling.py.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def _left(until: float) -> float | None:
 
 
 def _wait(fd: int, until: float) -> bool:
-    """Park until the epoll descriptor has an event. False if the time is over."""
+    """Park until the epoll descriptor has an event. Return False after the timeout."""
     left = _left(until)
     return (left is None or left > 0) and wait_readable(fd, left)
 
 
 def _wait_for_any(masks: dict[int, int], until: float) -> bool:
-    """Return the same for descriptors of which each has a mask of events, where there is no epoll."""
+    """Do the same for several descriptors, each with a mask of events, where there is no epoll."""
     left = _left(until)
     if left is not None and left <= 0:
         return False
@@ -69,9 +69,11 @@ def _wait_for_any(masks: dict[int, int], until: float) -> bool:
 
 
 def _wait_until(look: Callable[[], Any], masks: dict[int, int], until: float) -> Any:
-    """look() whenever one of the descriptors may be ready, until it finds something or the time is over.
+    """Call look() whenever one of the descriptors may be ready, until it finds something or the timeout
+    expires.
 
-    Another tasklet may have read the data already: then the next event is waited for."""
+    If another tasklet has already read the data, wait for the next event.
+    """
     if _epoll is None:
         while _wait_for_any(masks, until):
             found = look()
@@ -93,8 +95,8 @@ def _is_usual(timeout: Any, least: float, most: float) -> bool:
 
 
 def _let_it_refuse(wait: Callable[[int], object]) -> None:
-    """Show an unusual timeout to the interpreter, which may refuse it. The descriptor is ready, so nothing
-    waits."""
+    """Pass an unusual timeout to the original function, which may refuse it. The descriptor is ready, so
+    nothing waits."""
     left, right = os.pipe()
     try:
         wait(right)

@@ -1,15 +1,15 @@
-"""Pools of connections lose none when a tasklet is interrupted that waits for one, or makes one.
+"""Keeps connection pools from losing connections of interrupted tasklets.
 
-Takes: psycopg_pool, redis-py and httpcore, below httpx. Gives: after a Timeout or a kill each connection is
-in its pool, or closed.
+The pools are those of psycopg_pool, redis-py and httpcore, which httpx uses. After a Timeout or a kill each
+connection is in its pool, or closed.
 
-Fact: these pools give back what they have taken in `finally` blocks and handlers of Exception; what is thrown
-at a thread from outside comes to them nowhere else, for a thread of the system cannot be interrupted. Danger:
-a client of psycopg_pool that was killed while it waited gets a connection, which nobody gives back. Decision:
-the pool's own handler takes every exception there, as it does for asyncio's cancellation. Danger: httpcore
-counts a connection that was made for an interrupted request, and that nobody has opened, as one in use.
-Decision: what no request holds is closed. Danger: short steps wait here, for a lock in `queue.put` or at the
-end of a response, and for a file when redis-py looks at its own version. Decision: they are not interrupted.
+Fact: these pools return their connections in `finally` blocks and handlers of Exception. They expect no
+exceptions thrown from outside, because OS threads cannot be interrupted. Danger: a client of psycopg_pool
+that was killed while it waited gets a connection, which nobody returns. Decision: the pool's own handler
+catches every exception there, as it does for asyncio's cancellation. Danger: httpcore counts a connection
+that was made for an interrupted request, and never opened, as in use. Decision: a connection that no request
+holds is closed. Danger: some short steps wait here: for a lock in `queue.put` or at the end of a response,
+and for a file when redis-py reads its own version. Decision: these steps are not interrupted.
 
 Guarded by tests/patches/test_pools.py.
 """
@@ -33,7 +33,7 @@ def psycopg_pool(patcher: Patcher, module: Any) -> None:
 
     @wraps(wait)
     def wait_or_refuse(self: Any, timeout: float) -> Any:
-        """One that is interrupted at its lock takes no connection, either."""
+        """Wait for a connection. If the tasklet is interrupted, even at the lock, refuse any connection."""
         try:
             return wait(self, timeout)
         except BaseException as error:
@@ -57,7 +57,7 @@ def httpcore(patcher: Patcher, module: Any) -> None:
     handle_request = pools.handle_request
 
     def give_up_lost(pool: Any) -> None:
-        """A connection in use has its request in the pool, until the response is closed."""
+        """Close connections that no request in the pool holds."""
         with pool._optional_thread_lock:
             held = {id(request.connection) for request in pool._requests}
             lost = [

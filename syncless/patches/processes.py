@@ -1,12 +1,12 @@
-"""Waiting for child processes: subprocess, multiprocessing and os.wait* park until the child's own descriptor
-(pidfd) says that it ended.
+"""Patches waiting for child processes: subprocess, multiprocessing and os.wait* park until the child's own
+descriptor (pidfd) reports its end.
 
 Where there is no such descriptor (any child, a process group), the call runs in an OS thread.
 
 Fact: vfork() stops the parent until the child has its program, which the kernel reads from a disk, and
-subprocess keeps the GIL meanwhile. Decision: if the program or the working directory is on a file system that
-does not answer at once, the child is started with fork(). subprocess then waits at a pipe, and does not use
-posix_spawn(), which is vfork(). Price: fork copies the parent's page tables. Guarded by
+subprocess keeps the GIL meanwhile. Decision: if the program or the working directory is on a slow file
+system, the child is started with fork(). subprocess then waits for a pipe, and does not use posix_spawn(),
+which calls vfork(). Price: fork() copies the parent's page tables. Guarded by
 tests/patches/test_slow_files.py.
 """
 
@@ -36,7 +36,7 @@ _waitid: Any = original_of(getattr(os, "waitid", None))  # macOS has it since Py
 
 
 def _until_it_ends(pid: int) -> bool:
-    """Park until the child has ended, without taking its status. False if it has no descriptor."""
+    """Park until the child has ended, without reaping it. Return False if the child has no descriptor."""
     try:
         fd = os.pidfd_open(pid)
     except (OSError, AttributeError) as error:
@@ -102,7 +102,7 @@ def system(command: Any) -> int:
 
 
 def _answers_at_once(program: Any) -> bool:
-    """Return whether exec would answer at once. The program's first bytes are in memory then."""
+    """Return whether exec would not wait for a disk, and read the first bytes of the program into memory."""
     with contextlib.suppress(PermissionError):  # it may be executable all the same
         fd = _open(program, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -113,8 +113,8 @@ def _answers_at_once(program: Any) -> bool:
 
 
 def _is_quick(path: Any) -> bool:
-    """Return whether the file system that was asked for the path answers at once. Where a directory is
-    missing, which PATH may name, that is the one above it."""
+    """Return whether the file system of a path responds immediately. If a directory of the path is missing,
+    as PATH allows, check its parent."""
     while not _stat.is_quick(path):
         above = os.path.dirname(path)
         if above in (b"", path):
@@ -129,7 +129,7 @@ def _is_quick(path: Any) -> bool:
 
 
 def _may_vfork(programs: Any, directory: Any) -> bool:
-    """Also where these are no paths: the interpreter says what is wrong."""
+    """Return whether vfork() would not wait for a disk, or the arguments are not paths."""
     if not (
         isinstance(programs, (tuple, list))
         and all(isinstance(each, (bytes, str)) for each in programs)
@@ -155,7 +155,7 @@ def _may_vfork(programs: Any, directory: Any) -> bool:
 
 
 def fork_exec(*args: Any) -> int:
-    """_posixsubprocess.fork_exec, by fork() where vfork() would wait for a disk."""
+    """Call _posixsubprocess.fork_exec, but with fork() where vfork() would wait for a disk."""
     if may_use_threads() and len(args) > 5 and not _may_vfork(args[1], args[4]):
         if FORK_EXEC_ASKS_FOR_VFORK:
             args = (*args[:-1], False)
@@ -173,8 +173,8 @@ def _nothing() -> None:
 
 
 def _spawning(name: str) -> Callable[..., int]:
-    """os.posix_spawn or posix_spawnp. The original keeps the GIL until the child has its program, so on a
-    disk that does not answer at once the C library is called in a thread instead."""
+    """Return os.posix_spawn or posix_spawnp. The original keeps the GIL until the child has its program, so
+    for a slow disk the C library is called in a thread instead."""
     original: Any = original_of(getattr(os, name))
 
     @functools.wraps(original)
@@ -197,7 +197,8 @@ def _spawning(name: str) -> Callable[..., int]:
 
 
 class _Spawn:
-    """posix_spawn with arguments of os.posix_spawn, for Linux. TypeError or ValueError for other ones."""
+    """A call of C's posix_spawn with the arguments of os.posix_spawn, on Linux. Raise TypeError or ValueError
+    for other arguments."""
 
     RESETIDS, SETPGROUP, SETSIGDEF, SETSIGMASK, SETSID = 1, 2, 4, 8, 0x80
     ROOM = 1024

@@ -1,4 +1,4 @@
-"""``python -m syncless run program.py ...``: an unchanged program, patched."""
+"""Implements ``python -m syncless run program.py ...``: runs an unchanged program under the patch."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def _report_blockers() -> None:
 
 
 def _run_main(program: str, is_module: bool) -> None:
-    """Run a program as sys.modules["__main__"], where it stays: functions of atexit, threads that go on, and
-    pickle look there. runpy.run_path() takes it away after the last line of the program."""
+    """Run a program as sys.modules["__main__"], and leave it there for atexit functions, running threads and
+    pickle. runpy.run_path() would remove it after the last line of the program."""
     main = sys.modules["__main__"] = ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
     if is_module:
@@ -69,8 +69,8 @@ def _run_main(program: str, is_module: bool) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run the program with its own arguments, and raise what it raises, SystemExit included. Return 2 if no
-    program is named, or the patch cannot be made."""
+    """Run the program with its own arguments, and raise what it raises, including SystemExit. Return 2 if no
+    program is named or the patch is not possible."""
     options = set()
     while arguments and arguments[0] in ("--describe", "--blockers", *CHOICES):
         options.add(arguments[0])

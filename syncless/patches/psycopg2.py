@@ -1,24 +1,24 @@
-"""psycopg2 waits by a callback of ours. COPY and large objects, which it refuses while that is set, run in
-threads.
+"""Makes psycopg2 wait in a callback of ours. COPY and large objects, which psycopg2 refuses while a callback
+is set, run in threads.
 
-Fact: libpq keeps connect_timeout, and goes on to the next address when it is over, in its own blocking loop
-only. Danger: under a callback a silent server is waited for without end. Decision: the callback keeps the
-time of each address, and `connect` begins again with the addresses that are left.
+Fact: only libpq's own blocking loop enforces connect_timeout, and tries the next address after it. Danger:
+under a callback, waiting for a silent server would never end. Decision: the callback enforces the timeout of
+each address, and `connect` restarts with the remaining addresses.
 
 Fact: psycopg2 makes a connection non-blocking before the callback's first step, and libpq then forgets which
-server its next error is about. Decision: the callback says it, in libpq's words.
+server its next error is about. Decision: the callback adds the server, in libpq's words.
 
-Fact: COPY and `connection.lobject` first look whether a wait callback is set, for the whole process. Danger:
-if a tasklet executes a statement while the callback is away, it stops all others, for ever if the server
-makes it wait for one of them. Decision: the callback is removed and set again without a bytecode in between,
-so no other thread can run meanwhile. `map` makes the first two calls. psycopg2 then looks for the callback,
-and right afterwards asks the file or the factory for an attribute, which sets the callback again. Statements
-of such a call wait by the callback, in the thread. Price: copy_from and copy_to are built on copy_expert,
-which asks its file in time.
+Fact: COPY and `connection.lobject` first check whether a wait callback is set, for the whole process. Danger:
+a tasklet that executes a statement while the callback is unset blocks all others, forever if the server makes
+it wait for one of them. Decision: the callback is removed and set again without a bytecode in between, so no
+other thread can run meanwhile. `map` makes the first two calls. psycopg2 then checks the callback, and right
+afterwards reads an attribute of the file or the factory, which sets the callback again. Statements of such a
+call wait in the callback, in the thread. Price: copy_from and copy_to are built on copy_expert, which reads
+the attribute of its file in time.
 
 Fact: a connection made under a wait callback is non-blocking. libpq then keeps in memory all data that is
-copied faster than the server reads it, and waits for ever for the answer to a large `lobject.write`.
-Decision: the connection blocks during these calls.
+copied faster than the server reads it, and waits forever for the response to a large `lobject.write`.
+Decision: the connection is blocking during these calls.
 
 Guarded by tests/patches/test_psycopg2.py and test_hostile_servers.py.
 """
@@ -65,7 +65,7 @@ _pool = ThreadPool(32)
 
 
 class _File:
-    """A file for copy_expert, which asks for `read` right after it has looked for the callback."""
+    """A file for copy_expert, which looks up `read` right after it has checked the callback."""
 
     read = property(methodcaller("next_read"))
     __class__: Any = property(attrgetter("class_of_file"))  # psycopg2 asks whether it is a text file
@@ -78,7 +78,7 @@ class _File:
 
 
 class _Factory:
-    """A factory for connection.lobject, which calls it right after it has looked for the callback."""
+    """A factory for connection.lobject, which calls the factory right after it has checked the callback."""
 
     __call__ = property(methodcaller("next_call"))
 
@@ -114,7 +114,7 @@ def _server_at(address: Address) -> str:
 
 
 def _untried(parameters: dict[str, str], address: Address) -> dict[str, str]:
-    """Return the parameters that name the addresses after this one; empty if there is none."""
+    """Return the parameters that name the addresses after this one. The dict is empty if there are none."""
     hosts, numbers, ports = (parameters.get(name, "").split(",") for name in ("host", "hostaddr", "port"))
     count = max(len(hosts), len(numbers))
     hosts, numbers, ports = (each * count if len(each) == 1 else each for each in (hosts, numbers, ports))
@@ -133,7 +133,8 @@ def _untried(parameters: dict[str, str], address: Address) -> dict[str, str]:
 
 
 class Psycopg2:
-    """psycopg2, our wait callback, and the calls that psycopg2 refuses beside a callback."""
+    """The module psycopg2 with our wait callback, and the calls that psycopg2 refuses while a callback is
+    set."""
 
     def __init__(self, extensions: Any):
         self.extensions = extensions
@@ -148,7 +149,7 @@ class Psycopg2:
         self._libpq = _libpq()
 
     def wait(self, connection: Any) -> None:
-        """The wait callback. psycopg2 closes a connection whose callback raises."""
+        """Wait, as the callback of psycopg2, which closes a connection whose callback raises."""
         try:
             self._wait(connection)
         except BaseException:
@@ -157,7 +158,7 @@ class Psycopg2:
             raise
 
     def _wait(self, connection: Any) -> None:
-        """Park until the server has answered."""
+        """Park until the server has responded."""
         states = self.extensions
         here = _get_os_ident() in self._blocked
         begins = connection.status == states.STATUS_SETUP
@@ -182,7 +183,7 @@ class Psycopg2:
                 raise self._timed_out(connection, address)
 
     def _begin(self, connection: Any, first: Address) -> Any:
-        """A step of a connection that begins. An error says which server it is about, see above."""
+        """Perform a step of a new connection, and add the server to its errors (see above)."""
         try:
             return connection.poll()
         except self.error as error:
@@ -201,7 +202,7 @@ class Psycopg2:
         return max(seconds, 2) if self.extensions.libpq_version() < 170000 else seconds
 
     def _address(self, connection: Any) -> Address:
-        """Return the one that is tried now."""
+        """Return the address that is being tried."""
         info = connection.info
         tell = getattr(self._libpq, "PQhostaddr", None)
         found = tell(connection.pgconn_ptr) if tell else None
@@ -214,7 +215,7 @@ class Psycopg2:
         return error
 
     def connect(self, original: Callable[..., Any], dsn: str, *args: Any, **kwargs: Any) -> Any:
-        """psycopg2._connect, with what libpq does when connect_timeout is over."""
+        """Call psycopg2._connect, and try the remaining addresses after connect_timeout, like libpq."""
         told = ""
         while True:
             try:
@@ -228,7 +229,7 @@ class Psycopg2:
                 told, dsn = told + str(error), self.extensions.make_dsn(dsn, **untried)
 
     def cancel(self, connection: Any) -> None:
-        """connection.cancel() holds the GIL until the server has answered, which it may never do."""
+        """Cancel the query in a thread: connection.cancel() holds the GIL until the server responds."""
         if self._libpq is None:
             connection.cancel()
         else:
@@ -284,7 +285,7 @@ class Psycopg2:
     def unseen(self, call: Callable[[Iterator[Any]], partial[Any]]) -> Any:
         """Make a call that must not see the callback.
 
-        `call` gets an empty iterator, which sets the callback again when it is asked for an item.
+        `call` gets an empty iterator, which sets the callback again when an item is requested.
         """
         callback = self.extensions.get_wait_callback()
         restored = filter(None, map(self.set_callback, (callback,)))

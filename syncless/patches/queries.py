@@ -1,12 +1,11 @@
-"""A query whose tasklet is interrupted ends on the database's server as well.
+"""Ends a query on the database server when its tasklet is interrupted.
 
-Takes: for each driver, the method that waits for a response, and how it tells the server. Gives: a connection
-that is either usable, because the answer to the cancel has been read, or closed. psycopg2 has a file of its
-own.
+After an interruption the connection is either usable, because the response to the cancel has been read, or
+closed. psycopg2 has its own file.
 
-Fact: a cancel comes by another connection. Danger: it ends the next query of this one. Decision: it is over
-before the connection is used again, or the connection is closed. Danger: it comes before the server has begun
-with the query, and does nothing. Decision: it is sent again until there is a response.
+Fact: a cancel is sent on another connection. Danger: it might end the next query of this connection.
+Decision: it is complete before the connection is used again, or the connection is closed. Danger: it might
+arrive before the query has begun, and do nothing. Decision: it is repeated until there is a response.
 
 Guarded by tests/patches/test_interrupted.py.
 """
@@ -41,14 +40,15 @@ _pool = ThreadPool(32)
 
 
 def cancel_seconds() -> float:
-    """Return those of the running tasklet."""
+    """Return the running tasklet's time limit for cancelling."""
     seconds: float = getattr(current(), "cancel_seconds", CANCEL_SECONDS)
     return seconds
 
 
 def finish(function: Callable[..., object], *args: Any, leave: bool = False) -> None:
     """Run function(*args) for at most cancel_seconds(). An exception thrown at the tasklet meanwhile is
-    raised at its next wait. With `leave` the function may run longer. Errors of the function are dropped."""
+    raised at its next wait. With `leave`, the function may keep running afterwards. Errors of the function
+    are dropped."""
     if not may_park():
         return
 
@@ -65,7 +65,7 @@ def finish(function: Callable[..., object], *args: Any, leave: bool = False) -> 
 
 
 def cancel_until(answered: Callable[[], object], cancel: Callable[[], object]) -> None:
-    """Call cancel() again and again until answered() returns or raises an error of its own."""
+    """Call cancel() repeatedly until answered() returns or raises an error of its own."""
     over = False
     while not over:
         cancel()
@@ -75,12 +75,12 @@ def cancel_until(answered: Callable[[], object], cancel: Callable[[], object]) -
 
 
 def in_thread(function: Callable[..., Any], *args: Any) -> Any:
-    """For calls that wait in C."""
+    """Call a function that waits in C, in a thread if possible."""
     return _pool.run(function, *args) if may_use_threads() else function(*args)
 
 
 def shut_down(fd: int) -> None:
-    """End a connection that a library of C, or a thread, has in use."""
+    """Shut down a connection that a C library or a thread is using."""
     with suppress(OSError), socket.socket(fileno=os.dup(fd)) as ours:
         ours.shutdown(socket.SHUT_RDWR)
 
@@ -92,8 +92,8 @@ def around(
     broken_off: Callable[..., None],
     own_errors: bool = True,
 ) -> None:
-    """broken_off(self, error) is called if one of these methods raises. Without `own_errors` not for an
-    Exception if nothing was thrown at the tasklet meanwhile."""
+    """Call broken_off(self, error) if one of these methods raises. Without `own_errors`, ignore an Exception
+    unless something was thrown at the tasklet meanwhile."""
 
     def wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
@@ -113,7 +113,7 @@ def around(
 
 
 def psycopg(patcher: Patcher, module: Any) -> None:
-    """psycopg 3 itself ends its query after Ctrl-C and SystemExit only, and for longer."""
+    """Patch psycopg 3, which itself cancels its query only after Ctrl-C and SystemExit, and waits longer."""
     wait = module.Connection.wait
     active = module.pq.TransactionStatus.ACTIVE
 
@@ -145,7 +145,8 @@ def psycopg(patcher: Patcher, module: Any) -> None:
 
 
 def pg8000(patcher: Patcher, module: Any) -> None:
-    """It knows no cancel, and nobody knows how much of an answer it has read: its connection is closed."""
+    """Patch pg8000, which has no cancel. Its connection is closed, because it may have read part of a
+    response."""
     connections = module.CoreConnection
     close = connections.close
 
@@ -174,7 +175,7 @@ def pg8000(patcher: Patcher, module: Any) -> None:
             connection._sock = None
 
     def close_silently(self: Any) -> None:
-        """One that was broken off, without a last word to the server."""
+        """Close an interrupted connection without a last message to the server."""
         if self._sock is None:
             self._usock = None if self._usock else close(self)
         else:

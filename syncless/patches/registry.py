@@ -1,9 +1,9 @@
-"""The changes that the patch has made: one record for each, by which it is described and undone.
+"""Makes the changes of the patch, and keeps a record of each, by which it is described and undone.
 
-There are three ways to change something, and no others. A member of a class is replaced in place, so that
-objects made earlier have it too. A module's built-in function is changed in place, so that every reference to
-it, wherever it is kept, calls the replacement. Any other global of a module is bound to something else, in
-that module and in every module that took it over by ``from ... import``.
+There are only three ways to change something. A member of a class is replaced in place, so that existing
+objects have the new one too. A module's built-in function is changed in place, so that every existing
+reference to it calls the replacement. Any other global of a module is rebound, in that module and in every
+module that has imported it with ``from ... import``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Change(NamedTuple):
 
 
 def _show_signature(old: Any, new: Any) -> None:
-    """inspect.signature() of the replacement tells that of the original, if that has one."""
+    """Make inspect.signature() of the replacement show the signature of the original, if there is one."""
     shown = getattr(new, "__func__", new)
     if getattr(old, "__text_signature__", None) or (hasattr(old, "__code__") and not isinstance(shown, type)):
         with suppress(AttributeError):
@@ -61,7 +61,7 @@ def _check_thread(done: str) -> None:
 
 
 def _is_class(owner: Any, member: str) -> bool:
-    """False, with a warning, for what another tool has put in the place of a class."""
+    """Return whether the owner is a class. If another tool has replaced the class, warn and return False."""
     if issubclass(type(owner), type):  # isinstance() believes what an object says
         return True
     text = f"{member}() of {owner!r} is not patched, because that is not a class, and may block all tasklets"
@@ -70,11 +70,11 @@ def _is_class(owner: Any, member: str) -> bool:
 
 
 class CannotPatch(ValueError):
-    """Areas that were asked for cannot be patched on this Python; the text says what to do."""
+    """Requested areas cannot be patched on this Python; the message says what to do."""
 
 
 class Unavailable:
-    """In the place of the function of an area that cannot be patched on this Python."""
+    """A stand-in for the function of an area that cannot be patched on this Python."""
 
     def __init__(self, error: Exception):
         self.error = error
@@ -94,7 +94,7 @@ class Registry:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """No other OS thread changes anything. The methods of the lock itself may change meanwhile."""
+        """Lock out changes by other OS threads. The methods of the lock itself may change meanwhile."""
         _acquire(self._lock)
         try:
             yield
@@ -112,8 +112,8 @@ class Registry:
         areas: Mapping[str, Callable[[Patcher], None]],
         leave_out: Callable[[str, Exception], bool] = lambda area, error: False,
     ) -> list[str]:
-        """Make the changes of all these areas or, if one fails, of none; unless leave_out() says of it that
-        the others are to be made. Return the areas that were not in force yet.
+        """Make the changes of all these areas. If one area fails, undo all of them, or only that area if
+        leave_out() returns true for it. Return the areas that are newly in force.
 
         Raise RuntimeError outside of the main thread.
         """
@@ -144,8 +144,8 @@ class Registry:
             return list(new)
 
     def undo(self, *areas: str) -> None:
-        """Take the changes of these areas back, the last one first. Raise RuntimeError outside of the main
-        thread."""
+        """Undo the changes of these areas, the last change of each area first. Raise RuntimeError outside of
+        the main thread."""
         with self._alone():
             if self._patchers:
                 _check_thread("unpatched")
@@ -157,7 +157,7 @@ class Registry:
 
 
 class Globals:
-    """Globals of any module that are to be rebound, gathered so that one pass over all modules is enough."""
+    """Globals of any module to rebind, collected so that one pass over all modules suffices."""
 
     def __init__(self) -> None:
         self._wanted: dict[int, tuple[Any, Any]] = {}
@@ -169,10 +169,10 @@ class Globals:
             self._wanted[id(old)] = old, new
 
     def replace(self) -> None:
-        """Rebind them in every module but our own.
+        """Rebind the globals in every module except our own.
 
-        An attribute of a module may run code when it is read: a lazily loaded module executes itself, and a
-        module that makes names on demand makes `__name__` too. So only the dict of the module object is read.
+        Reading an attribute of a module may run code: a lazily loaded module executes itself, and a module
+        that makes names on demand makes `__name__` too. So only the dict of the module object is read.
         """
         wanted, self._wanted = self._wanted, {}
         for module in list(sys.modules.values()) if wanted else ():
@@ -196,8 +196,7 @@ def _member_of(kind: type, name: str) -> Any:
 
 
 class Methods:
-    """Methods of C that a program has taken from their objects before their classes got others: the bound
-    methods are changed, too."""
+    """Bound C methods that a program stored before their classes were changed: they are changed, too."""
 
     def __init__(self) -> None:
         self._members: dict[str, list[Any]] = {}
@@ -205,21 +204,21 @@ class Methods:
         self._changed: list[weakref.ref[Any]] = []
 
     def add(self, owner: type, name: str, new: Any) -> None:
-        """`new`: the member of a class that replaces one of that name. A `with` block ends as it has begun,
-        except for that of a Lock, for which tasklets may wait."""
+        """Add `new`, the replacement for the member `name` of a class. Skip `__exit__`, so that a `with`
+        block ends as it began, but not that of Lock, for which tasklets may wait."""
         if name == "__exit__" and owner is not _thread.LockType:
             return
         if not name.startswith("__") or name in ("__enter__", "__exit__"):
             self._members.setdefault(name, []).append(new)
 
     def drop(self, name: str, new: Any) -> None:
-        """It replaces nothing any more."""
+        """Remove the replacement `new` of the member `name`."""
         left = [each for each in self._members.pop(name, ()) if each is not new]
         if left:
             self._members[name] = left
 
     def replace(self) -> None:
-        """Change those that there are, and changes back those whose classes have the originals again."""
+        """Change the existing bound methods, and restore those whose classes have the originals again."""
         for reference in self._changed:
             method = reference()
             if method is not None:
@@ -253,11 +252,11 @@ class Patcher:
         self.made.clear()
 
     def at_undo(self, restore: Callable[[], None]) -> None:
-        """Add a step to the undoing of the changes. The last step added runs first."""
+        """Add a step that is taken when the changes are undone. The last step added runs first."""
         self._restores.append(restore)
 
     def rebind_now(self) -> None:
-        """Do the rebinding gathered by rebind() at once, for a change made later than the area's others."""
+        """Do the rebinding collected by rebind() now, for a change made later than the area's others."""
         self._globals.replace()
 
     def note(self, target: str, new: Any, why: str, restore: Callable[[], None]) -> None:
@@ -268,8 +267,9 @@ class Patcher:
         self.at_undo(restore)
 
     def member(self, owner: type, name: str, new: Any, why: str, kept: bool = False) -> None:
-        """Replace a member of a class in place. `kept`: a method in C that the class has, or has inherited,
-        calls the new one, too, wherever a reference to it is kept; our own code calls original_of() it."""
+        """Replace a member of a class in place. With `kept`, existing references to the old member, a C
+        method of the class or its bases, call the new one, too; our own code calls the original through
+        original_of()."""
         if not _is_class(owner, name):
             return
         if kept:
@@ -302,7 +302,7 @@ class Patcher:
         self.at_undo(take_back)
 
     def member_in_place(self, owner: type, name: str, new: Any, why: str, kept: bool = False) -> None:
-        """Replace a member of a type that cannot be changed from Python. `kept`: as for member()."""
+        """Replace a member of a type that cannot be changed from Python, with `kept` as in member()."""
         if not _is_class(owner, name):
             return
         if kept:
@@ -319,7 +319,7 @@ class Patcher:
         self.note(target, new, why, restore)
 
     def done_whole(self, owner: type, name: str, why: str) -> None:
-        """Delay exceptions thrown at a tasklet in this method until its next wait after it."""
+        """Delay exceptions thrown at a tasklet in this method until its next wait after the method."""
         method = getattr(owner, name)
 
         @wraps(method)
@@ -336,11 +336,11 @@ class Patcher:
         self.note(f"{module.__name__}.{name}", new, why, lambda: setattr(module, name, old))
 
     def rebind(self, module: ModuleType, name: str, new: Any, why: str) -> None:
-        """Put something else in the place of a module's global. If that is a function, every reference to it
-        calls the new one, wherever it is kept. Anything else, and a function that is written in Python, is
-        also bound to the new one in every module that has taken it over by name.
+        """Replace a module's global. If it is a function, every existing reference to it calls the new one.
+        Anything else, and a function written in Python, is also rebound in every module that has imported it
+        by name.
 
-        The replacement takes the original's name, so that it is pickled and shown as the original.
+        The replacement gets the original's name, so that it is pickled and shown as the original.
         """
         old = getattr(module, name, _ABSENT)
         if old is _ABSENT or old is new:
@@ -377,7 +377,8 @@ class Patcher:
 
 
 def instances_of(kind: type[T]) -> list[T]:
-    """Return all objects of a class written in Python, and of its subclasses: each refers to its class."""
+    """Return all instances of a class written in Python and of its subclasses. Each instance refers to its
+    class."""
     classes: list[type] = [kind]
     for each in classes:
         classes.extend(each.__subclasses__())
@@ -385,7 +386,7 @@ def instances_of(kind: type[T]) -> list[T]:
 
 
 def later(module: str, name: str) -> Callable[[Patcher, Any], None]:
-    """Return a change for when_imported(): a function of a module of ours, which is imported then."""
+    """Return a change for when_imported() that imports one of our modules and calls its function."""
 
     def change(patcher: Patcher, found: Any) -> None:
         getattr(import_module(module), name)(patcher, found)
@@ -399,7 +400,7 @@ def when_imported(
     change: Callable[[Patcher, Any], None],
     around: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
-    """Call change(patcher, module) now, or when the module is first imported. It is executed inside
+    """Call change(patcher, module) now, or when the module is first imported. The module is executed inside
     `around`."""
 
     ahead = True

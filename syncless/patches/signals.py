@@ -1,17 +1,17 @@
-"""Signals: waiting for one parks the tasklet, and a handler is called by the main tasklet.
+"""Patches signals: waiting for a signal parks the tasklet, and handlers are called in the main tasklet.
 
-A handler is called at once, wherever the main OS thread is, on top of what the main tasklet waits for, as
-`_core/handling.pyx` tells. So an exception that it raises (KeyboardInterrupt above all) is raised in the main
-tasklet, not in the running one: that may be a thread of the program, which would print it and go on. If the
-main tasklet has not yet raised the previous exception, the running tasklet holds the OS thread, and the new
-exception is raised in it.
+A handler is called immediately, wherever the main OS thread is, on top of the main tasklet's wait, as
+`_core/handling.pyx` explains. So its exceptions (above all KeyboardInterrupt) are raised in the main tasklet,
+not in the running one, which may be a thread that would print the exception and continue. If the main tasklet
+has not yet raised the previous exception, the running tasklet blocks the OS thread, and the new exception is
+raised in that tasklet.
 
 The main tasklet is the main thread; in the child of a fork it is the tasklet that forked. No other tasklet
 can set handlers.
 
-sigwait and its kin wait for a descriptor that tells of blocked signals. Systems other than Linux have none;
-there they ask the kernel every few milliseconds. A signal that is not blocked would end the process
-meanwhile. So it has a handler, as long as a tasklet waits for it, that tells the tasklet. Blocking it instead
+sigwait and similar calls wait for a descriptor that reports blocked signals. Systems other than Linux have
+none; there the calls query the kernel every few milliseconds. A signal that is not blocked would end the
+process meanwhile. So the signal has a handler as long as a tasklet waits for it. Blocking the signal instead
 would not work: child processes and new OS threads would inherit the mask, and older threads would not block
 the signal.
 """
@@ -120,7 +120,7 @@ def _shown(handler: Any) -> Any:
 
 
 def set_signal(signalnum: int, handler: Any) -> Any:
-    """signal.signal: the handler interrupts the main tasklet."""
+    """Set a handler like signal.signal; the handler interrupts the main tasklet."""
     if not is_main_thread():
         raise ValueError("signal only works in main thread of the main interpreter")
     new = Handler(handler) if callable(handler) else handler
@@ -134,20 +134,20 @@ def set_signal(signalnum: int, handler: Any) -> Any:
 
 
 def getsignal(signalnum: int) -> Any:
-    """signal.getsignal: the handler that the program has set."""
+    """Return the handler that the program has set, like signal.getsignal."""
     return _shown(_getsignal(signalnum))
 
 
 def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
-    """signal.set_wakeup_fd: the loop uses the interpreter's own, and writes to the program's as well."""
+    """Set the program's descriptor, like signal.set_wakeup_fd. The loop has its own, and also writes to this
+    one."""
     if not is_main_thread():
         raise ValueError("set_wakeup_fd only works in main thread of the main interpreter")
     return _take_wakeup_fd(fd, warn_on_full_buffer)
 
 
 def set_wakeup_fd_of_tasklet(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
-    """signal.set_wakeup_fd for uvloop, which asks the system whether it is in the main thread. Each tasklet
-    has its own descriptor."""
+    """Replace signal.set_wakeup_fd for uvloop, in any tasklet. Each tasklet has its own descriptor."""
     if is_main_thread() or main_tasklet() is None:
         return set_wakeup_fd(fd, warn_on_full_buffer=warn_on_full_buffer)
     return _take_wakeup_fd(fd, warn_on_full_buffer, current())
@@ -167,8 +167,8 @@ def _take_wakeup_fd(fd: int, warn: bool, tasklet: Tasklet[Any] | None = None) ->
 
 
 def pthread_sigmask(how: int, mask: Any) -> set[Any]:
-    """signal.pthread_sigmask: signals go to the main tasklet, so the mask of any other tasklet is only
-    noted."""
+    """Change the mask like signal.pthread_sigmask. Signals go to the main tasklet, so the mask of any other
+    tasklet is only recorded."""
     tasklet = current()
     if tasklet is None or is_main_thread() or main_tasklet() is None:
         return set(_pthread_sigmask(how, mask))
@@ -186,7 +186,7 @@ def pthread_sigmask(how: int, mask: Any) -> set[Any]:
 
 
 def pause() -> None:
-    """signal.pause, cooperative: parks until a handler has been called."""
+    """Park until a handler has been called, like signal.pause."""
     came = Event()
     _came.append(came)
     try:
@@ -214,7 +214,7 @@ def sigwait(sigset: Any) -> signal.Signals:
 
 
 def _wait_for(wanted: list[int], until: float | None) -> Any:
-    """Return a struct_siginfo; None if the time is over."""
+    """Wait for a signal and return its struct_siginfo, or None after the timeout."""
     give_way()  # a loop around it may never wait
     found = _take_pending(wanted)
     if found is not None or (until is not None and time.monotonic() >= until):
@@ -239,7 +239,7 @@ def _wait_for(wanted: list[int], until: float | None) -> Any:
 
 
 def _take_pending(wanted: list[int]) -> Any:
-    """Return a struct_siginfo without waiting, or None."""
+    """Return the struct_siginfo of a pending signal without waiting, or None."""
     if _sigtimedwait is not None:
         return _sigtimedwait(wanted, 0)
     pending = signal.sigpending() & set(wanted)  # macOS has sigwait only
@@ -247,7 +247,7 @@ def _take_pending(wanted: list[int]) -> Any:
 
 
 def _siginfo(number: int) -> Any:
-    """Of a signal whose sender is not known."""
+    """Return the struct_siginfo of a signal from an unknown sender."""
     kind = getattr(signal, "struct_siginfo", None)
     return SimpleNamespace(si_signo=number) if kind is None else kind((number, 0, 0, 0, 0, 0, 0))
 
@@ -298,7 +298,7 @@ def _restore_handlers() -> None:
 
 @contextmanager
 def _for_os_threads() -> Iterator[None]:
-    """Lasts while a module is executed that copies the function."""
+    """Replace signal.set_wakeup_fd while a module that copies it is executed."""
     usual: Any = signal.set_wakeup_fd
     signal.set_wakeup_fd = set_wakeup_fd_of_tasklet
     try:

@@ -1,4 +1,5 @@
-"""socket.socket in place, so older objects and subclasses such as ssl.SSLSocket are cooperative too."""
+"""Patches socket.socket in place, so existing objects and subclasses such as ssl.SSLSocket are cooperative,
+too."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The stacks of all threads, also of those that are tasklets: sys._current_frames() and
-faulthandler.dump_traceback().
+"""Patches sys._current_frames() and faulthandler.dump_traceback() to show the stacks of all threads,
+including those that are tasklets.
 
-Profilers, watchdogs and error reports ask by the numbers of threading.enumerate(). Fact: the interpreter
-knows OS threads, and in each the stack that it executes now. Danger: threads that are tasklets and wait are
-not there, and the stack of the one that runs has the main thread's number. Decision: each tasklet has its
-own, by the number that threading.get_ident() has in it. Requests are threads to an application, so they are
-there, too.
+Profilers, watchdogs and error reports look stacks up by the thread idents of threading.enumerate(). Fact: the
+interpreter knows only OS threads, and the stack that each executes now. Danger: waiting threads that are
+tasklets are missing, and the stack of the running one has the main thread's ident. Decision: each tasklet has
+its own entry, under the ident that threading.get_ident() returns in it. Applications see requests as threads,
+so these are included.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SHOWN_FRAMES = 100
 
 
 def current_frames() -> dict[int, FrameType]:
-    """sys._current_frames: the threads that are tasklets are there, too."""
+    """Return the frames of all threads, including those that are tasklets."""
     found = _current_frames()
     found.update(_stacks(found))
     return found
 
 
 def _stacks(executed: dict[int, FrameType]) -> dict[int, FrameType]:
-    """Of all tasklets. `executed`: what the OS threads are in."""
+    """Return the frames of all tasklets. `executed` are those of the OS threads."""
     found = {}
     for loop in all_loops():
         on_thread = _without_ours(executed.get(loop.thread_id))
@@ -53,14 +53,15 @@ def _stacks(executed: dict[int, FrameType]) -> dict[int, FrameType]:
 
 
 def _without_ours(frame: FrameType | None) -> FrameType | None:
-    """Return the caller's."""
+    """Return the innermost frame outside this file."""
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
     return frame
 
 
 def dump_traceback(file: Any = None, all_threads: bool = True) -> None:
-    """faulthandler.dump_traceback: the threads that are tasklets and wait follow the others."""
+    """Write tracebacks like faulthandler.dump_traceback; waiting threads that are tasklets follow the
+    others."""
     file = sys.stderr if file is None else file
     _dump_traceback(file, all_threads)
     if all_threads:

@@ -1,16 +1,17 @@
-"""What may ask a daemon, a device or the network: syslog; users, groups and services; ioctl and termios.
+"""Patches calls that may wait for a daemon, a device or the network: syslog; users, groups and services;
+ioctl and termios.
 
-Fact: the C library asks whatever /etc/nsswitch.conf names, and only the response tells whether that was a
-file or a directory server. Decision: a thread asks, always: the next name may be one that no file has. Price:
-some fifty microseconds, as much as the lookup takes in files. A function that two threads must not call at
-once, because its result lies in static memory of the C library, has a pool of one.
+Fact: the C library asks whatever /etc/nsswitch.conf names, and only the response shows whether that was a
+file or a directory server. Decision: lookups always run in a thread, because any name may be missing from the
+files. Price: about fifty microseconds, as much as the lookup takes in files. A function that two threads must
+not call at once, because its result is in static memory of the C library, has a pool of one thread.
 
-Fact: the interpreter keeps its lock while it lists all users or groups. Decision: the C library is called
+Fact: the interpreter keeps the GIL while it lists all users or groups. Decision: the C library is called
 through ctypes, where the structures are known.
 
-Fact: most requests of ioctl and termios only look into memory (the size of a window, the attributes of a
-terminal), but no rule tells which. Decision: those of AT_ONCE, tcgetattr and a tcsetattr that is not to wait
-for output are called directly, all others in threads. Guarded by tests/patches/test_gated_calls.py.
+Fact: most requests of ioctl and termios only read memory (the size of a window, the attributes of a
+terminal), but no rule says which. Decision: the requests of AT_ONCE, tcgetattr and a tcsetattr that need not
+wait for output are called directly, all others in threads. Guarded by tests/patches/test_gated_calls.py.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _devices = ThreadPool(1024)  # each may wait for as long as its device
 
 
 def _in_pool(pool: ThreadPool, original: Any, called: Callable[..., Any] | None = None) -> Any:
-    """Return the function in a thread; `called`: what is called there in its place."""
+    """Return a wrapper that calls the function in a thread, or `called` in its place."""
     original = original_of(original)
     there = called or original
 
@@ -83,7 +84,7 @@ def _nis(patcher: Patcher, module: Any) -> None:
 
 
 def _list(patcher: Patcher, module: Any) -> None:
-    """The functions that keep the interpreter's lock."""
+    """Patch the functions that list whole tables and keep the GIL meanwhile."""
     why = "asks the C library, which may ask the network"
     if sys.platform != "linux":
         return
@@ -92,7 +93,7 @@ def _list(patcher: Patcher, module: Any) -> None:
 
 
 class _Tables:
-    """The tables of users and groups, through ctypes. Their structures are those of Linux."""
+    """The tables of users and groups, read through ctypes with the structures of Linux."""
 
     def __init__(self) -> None:
         import ctypes  # takes long to load
@@ -181,7 +182,7 @@ class _Tables:
 
 
 def _entry(kind: Any, values: list[Any]) -> Any:
-    """Return an entry of a table; that of a shadow password has two of its fields under other names, too."""
+    """Return an entry of a table. A shadow password entry has two of its fields under a second name, too."""
     return kind((*values, *values[: kind.n_fields - len(values)]))
 
 
@@ -215,8 +216,8 @@ def _groups_of(patcher: Patcher) -> None:
 
 
 def _syslog(patcher: Patcher, module: Any) -> None:
-    """All in one thread: messages keep their order, and no call waits, with the interpreter's lock, for the
-    lock that the C library holds during a message."""
+    """Run all calls of syslog in one thread: messages keep their order, and no call waits, with the GIL held,
+    for the lock that the C library holds during a message."""
     for name in LOG:
         patcher.rebind(module, name, _in_pool(_log, getattr(module, name)), "waits for the system's log")
 

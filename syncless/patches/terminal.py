@@ -1,12 +1,12 @@
-"""input(): at a terminal, other tasklets run while the line is edited. Elsewhere input() reads sys.stdin,
-which waits cooperatively by itself.
+"""Patches input(): at a terminal, other tasklets run while the line is edited. Elsewhere input() reads
+sys.stdin, which already waits cooperatively.
 
 Without the readline module the terminal's driver edits the line, and nothing can be read before the line is
-complete. With readline the library edits it and waits in C for each key. So its callback interface is used
-here, one key at a time.
+complete. With readline, the library edits the line and waits in C for each key. So its callback interface is
+used here, one key at a time.
 
-curses waits in C too, and may already hold keys that it has read, so it waits in a thread. The prompt of
-``python`` calls a hook while it waits (_core/prompt.pyx).
+curses also waits in C, and may already have buffered keys, so it waits in a thread. The prompt of ``python``
+calls a hook while it waits (_core/prompt.pyx).
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def _edits() -> bool:
 
 
 def cooperative_input(prompt: Any = "", /) -> str:
-    """input, cooperative. When several tasklets ask at the same time, they are served one after the other."""
+    """Read a line like input, cooperatively. Tasklets that call this at the same time are served one after
+    the other."""
     if not may_use_threads():
         return _input(prompt)
     with _one_at_a_time:
@@ -69,8 +70,8 @@ def cooperative_input(prompt: Any = "", /) -> str:
 
 
 def _key_by_key(library: Any, readline: Any, prompt: str) -> str:
-    """Return a line edited by the readline library, which gets each key as it comes. EOFError at the end of
-    the input."""
+    """Return a line edited by the readline library, which gets each key as it arrives. Raise EOFError at the
+    end of the input."""
     encoding = sys.stdin.encoding
     lines: list[bytes | None] = []
     import ctypes
@@ -140,6 +141,6 @@ def patch(patcher: Patcher) -> None:
 
 
 def _wait_for_key() -> None:
-    """While the prompt of ``python`` waits for a line."""
+    """Wait for a key, while the prompt of ``python`` waits for a line."""
     if may_use_threads():
         wait_readable(STDIN)

@@ -1,9 +1,10 @@
-"""_thread, and with it threading, queue, concurrent.futures and all else that uses its locks and threads.
+"""Patches _thread, and with it threading, queue, concurrent.futures and everything else that uses its locks
+and threads.
 
 A thread started from now on is a tasklet of the thread that starts it. Locks, RLocks and SimpleQueues, old
 and new, park instead of blocking (see patches/types/locks.pyx), except in OS threads without a loop, where
-they are unchanged. So everything built on them waits cooperatively by itself. Condition, Event and Queue get
-shorter ways to do so (see patches/types/locks.pyx).
+they are unchanged. So everything built on them waits cooperatively, too. Condition, Event and Queue get
+faster implementations (see patches/types/locks.pyx).
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ HANDLERS = frozenset({"asgiref.sync", "falcon.util.sync", "litestar.concurrency"
 
 
 def this_tasklet() -> Tasklet[Any]:
-    """Return the running tasklet, or main in a callback of the loop."""
+    """Return the running tasklet, or the main tasklet in a callback of the loop."""
     loop = current_loop()
     return current() or loop.main
 
@@ -105,7 +106,7 @@ _preemption = Preemption(running.__contains__)
 
 
 def _begin_child() -> None:
-    """Threads of the parent do not go on in it, except for the one that has forked."""
+    """Forget the parent's threads in the child of a fork, where only the thread that forked continues."""
     running.intersection_update({this_tasklet()} if all_loops() else ())
     if running:
         _preemption.start()
@@ -115,7 +116,7 @@ at_fork(at_first_use=_begin_child)
 
 
 def unended() -> list[str]:
-    """Return the names of the threads that are tasklets, except for this one."""
+    """Return the names of all other threads that are tasklets and have not ended."""
     look()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     me = this_tasklet()
@@ -123,8 +124,7 @@ def unended() -> list[str]:
 
 
 def _tell(function: Callable[..., object], error: BaseException) -> None:
-    """Hand an uncaught exception to sys.unraisablehook, as the interpreter does. Only exceptions of
-    finalisers get there."""
+    """Pass an uncaught exception to sys.unraisablehook, by raising it in a finaliser."""
 
     class Ended:
         def __del__(self) -> None:
@@ -135,8 +135,8 @@ def _tell(function: Callable[..., object], error: BaseException) -> None:
 
 
 def count() -> int:
-    """_thread._count: the program's threads, OS threads and tasklets alike. Threads of run_in_thread do not
-    count."""
+    """Return the number of the program's threads, like _thread._count: OS threads and tasklets, but not the
+    threads of run_in_thread."""
     return int(_count()) - thread_count() + len(running)
 
 
@@ -158,8 +158,8 @@ def _body(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
 
 
 def waits_in_c(function: Callable[..., object]) -> bool:
-    """Return whether a thread's function is one of C that belongs to a library. Such a thread waits, or
-    computes, in C, where it cannot park: the poller of grpc.aio does for as long as the process lives.
+    """Return whether a thread's function is a C function of a library. Such a thread waits or computes in C,
+    where it cannot park: the poller of grpc.aio does so until the process ends.
 
     A function of the standard library waits cooperatively, or does not wait.
     """
@@ -176,7 +176,8 @@ def waits_in_c(function: Callable[..., object]) -> bool:
 
 
 def _definer(cls: type, name: str) -> type | None:
-    """Return the class whose member that is, be it a wrapper that is another one whenever it is asked for."""
+    """Return the class that defines the member, even if the member is a wrapper that is new at each
+    access."""
     return next((each for each in cls.__mro__ if name in vars(each)), None)
 
 
@@ -186,7 +187,7 @@ _WITHOUT_WAITS = {*sys.stdlib_module_names, "syncless", "greenlet"} - {"ctypes",
 def start_new_thread(
     function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /
 ) -> int:
-    """_thread.start_new_thread: the thread is a tasklet."""
+    """Start a tasklet as a thread, like _thread.start_new_thread."""
     if not callable(function):
         raise TypeError("first arg must be callable")
     if not isinstance(args, tuple):
@@ -219,8 +220,8 @@ def start_new(
 
 
 def set_sentinel() -> Any:
-    """_thread._set_sentinel: a lock that is released when the calling thread ends. Threads are joined by it
-    up to Python 3.12."""
+    """Return a lock that is released when the calling thread ends, like _thread._set_sentinel. Up to Python
+    3.12, join() waits for this lock."""
     if locks.get_ident() == _get_os_ident():
         made = _set_sentinel()
         watch_threads()
@@ -229,10 +230,11 @@ def set_sentinel() -> Any:
 
 
 def os_ident(ident: int) -> int:
-    """Return the system's number of the thread that has this number in the program.
+    """Return the ident of the OS thread for an ident in the program.
 
-    Fact: the system accepts any number and reads memory there. Danger: a tasklet's is the address of another
-    object. Decision: it is the thread in which the tasklet runs."""
+    Fact: the system accepts any ident, and reads memory at that address. Danger: the ident of a tasklet is
+    the address of another object. Decision: return the OS thread in which the tasklet runs.
+    """
     frames = _current_frames()
     if ident in frames or (ident not in _active and ident != locks.get_ident()):
         return ident
@@ -240,12 +242,13 @@ def os_ident(ident: int) -> int:
 
 
 def pthread_kill(thread_id: int, signalnum: int, /) -> None:
-    """signal.pthread_kill, also for a thread that is a tasklet."""
+    """Call signal.pthread_kill, also for a thread that is a tasklet."""
     _pthread_kill(os_ident(thread_id), signalnum)
 
 
 def pthread_getcpuclockid(thread_id: int, /) -> int:
-    """time.pthread_getcpuclockid; tasklets of a thread have the same one."""
+    """Return the clock of a thread, like time.pthread_getcpuclockid. All tasklets of an OS thread share
+    it."""
     return int(_pthread_getcpuclockid(os_ident(thread_id)))
 
 
@@ -273,8 +276,8 @@ def _set_at_end(handle: Any, ended: Event) -> None:
 
 
 def join_handle(self: Any, timeout: float | None = None) -> None:
-    """_ThreadHandle.join (Python 3.13) of an OS thread: one other OS thread waits in C on behalf of all
-    joiners."""
+    """Join an OS thread, like _ThreadHandle.join (Python 3.13): one other OS thread waits in C on behalf of
+    all joiners."""
     waits = timeout is None or timeout < 0
     cannot_wait = self.is_done() or self.ident in (0, locks.get_ident())
     if cannot_wait or timeout == 0 or not may_park() or sys.is_finalizing():
@@ -292,14 +295,14 @@ at_fork(at_first_use=_ends.clear)  # the waiting OS threads are the parent's
 
 
 class ThreadHandle:
-    """_thread._ThreadHandle (Python 3.13), for a thread that is a tasklet."""
+    """A _thread._ThreadHandle (Python 3.13) for a thread that is a tasklet."""
 
     def __init__(self) -> None:
         self.ident = 0
         self._done = Event()
 
     def is_done(self) -> bool:
-        """Also once the interpreter ends: then no thread runs again."""
+        """Return whether the thread or the interpreter has ended."""
         return self._done.is_set() or (self.ident != 0 and sys.is_finalizing())
 
     def _set_done(self) -> None:
@@ -319,8 +322,8 @@ class ThreadHandle:
 
 
 def start_joinable_thread(function: Callable[[], object], *, handle: Any = None, daemon: bool = True) -> Any:
-    """_thread.start_joinable_thread (Python 3.13): the thread is a tasklet, unless its handle was made before
-    the patch."""
+    """Start a thread like _thread.start_joinable_thread (Python 3.13). The thread is a tasklet, unless its
+    handle was made before the patch."""
     if handle is not None and not isinstance(handle, ThreadHandle):
         return _start_joinable_thread(function, handle=handle, daemon=daemon)
     made = handle if handle is not None else ThreadHandle()
@@ -342,8 +345,8 @@ _shutdown: Any = original_of(getattr(_thread, "_shutdown", None))
 
 
 def shutdown() -> None:
-    """_thread._shutdown (Python 3.13): waits for all non-daemon threads, including those started
-    meanwhile."""
+    """Wait for all non-daemon threads, including those started meanwhile, like _thread._shutdown (Python
+    3.13)."""
     spared = {threading.main_thread(), threading.current_thread()}
     while left := [thread for thread in threading.enumerate() if not thread.daemon and thread not in spared]:
         for thread in left:
@@ -356,13 +359,14 @@ _set_name: Any = original_of(getattr(_thread, "set_name", None))
 
 
 def set_name(name: str) -> None:
-    """_thread.set_name (Python 3.14): a thread that is a tasklet does not rename its OS thread."""
+    """Name the thread like _thread.set_name (Python 3.14); a thread that is a tasklet does not rename its OS
+    thread."""
     if is_main_thread():
         _set_name(name)
 
 
 def current_thread() -> threading.Thread:
-    """threading.current_thread: in a callback of an asyncio loop the thread that runs the loop."""
+    """Return the current thread; in a callback of an asyncio loop, return the thread that runs the loop."""
     thread = None  # a debugger sees one for each task, see get_ident() in locks.pyx
     if locks.is_in_tracer():
         thread = _active.get(locks.get_ident())
@@ -372,13 +376,14 @@ def current_thread() -> threading.Thread:
 
 
 def get_main_thread_ident() -> int:
-    """_thread._get_main_thread_ident (Python 3.13). It is asked after a fork, when the tasklet that forked is
-    the main thread."""
+    """Replace _thread._get_main_thread_ident (Python 3.13): after a fork, the tasklet that forked is the main
+    thread."""
     return locks.get_ident()
 
 
 def dummy_init(self: Any, *args: Any) -> None:
-    """threading._DummyThread: if it represents a tasklet or a task, it is forgotten when that ends."""
+    """Initialise a threading._DummyThread. If it represents a tasklet or a task, it is forgotten when that
+    ends."""
     _dummy_init(self, *args)
     owner = locks.owner()
     if owner is None:
@@ -408,18 +413,18 @@ def _set_in_all(profile: bool, function: Any) -> None:
 
 
 def set_trace_in_all_threads(function: Any, /) -> None:
-    """sys._settraceallthreads, for threading.settrace_all_threads()."""
+    """Replace sys._settraceallthreads, for threading.settrace_all_threads()."""
     _set_in_all(False, function)
 
 
 def set_profile_in_all_threads(function: Any, /) -> None:
-    """sys._setprofileallthreads, for threading.setprofile_all_threads()."""
+    """Replace sys._setprofileallthreads, for threading.setprofile_all_threads()."""
     _set_in_all(True, function)
 
 
 def _keep_their_idents() -> None:
-    """A thread that undoes the patch, and ends later, takes the thread whose loop this is out of `threading`:
-    the interpreter does so by the ident of the OS thread."""
+    """Keep the thread of this loop in `threading`, which would lose it when a tasklet ends after
+    unpatching."""
     ident = _get_ident()
     thread = _active.get(ident)
 
@@ -433,7 +438,8 @@ def _keep_their_idents() -> None:
 
 
 def _renew_conditions() -> None:
-    """Rebind the methods of its lock that each Condition has kept: the old ones know OS threads only."""
+    """Rebind the lock methods that each Condition has stored, because the old methods know only OS
+    threads."""
     for made in instances_of(_condition):
         lock = made.__dict__.get("_lock")
         for name in ("acquire", "release", "_release_save", "_acquire_restore", "_is_owned"):
@@ -511,8 +517,8 @@ def _call_handlers_in_tasklets(patcher: Patcher, module: Any) -> None:
 
 
 def _keep_modules(patcher: Patcher, module: Any) -> None:
-    """Where gevent is installed, `import ddtrace.auto` drops threading and _thread, and the program gets new
-    ones, which are not patched."""
+    """Keep `import ddtrace.auto` from reloading threading and _thread, unpatched, where gevent is
+    installed."""
     patcher.member_of_module(module, "enabled", False, "loads threading anew for the sake of gevent")
 
 

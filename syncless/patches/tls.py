@@ -1,6 +1,6 @@
-"""ssl.SSLSocket in place, and the methods of SSLContext that read files, which run in threads.
+"""Patches ssl.SSLSocket in place, and the methods of SSLContext that read files, which run in threads.
 
-SSLObject and MemoryBIO never wait. They are left alone, like asyncio, which uses them.
+SSLObject and MemoryBIO never wait, so they are unchanged, like asyncio, which uses them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _settimeout, _setblocking = ssl.SSLSocket.settimeout, ssl.SSLSocket.setblocking
 
 
 def settimeout(self: ssl.SSLSocket, value: float | None) -> None:
-    """socket.settimeout; the descriptor itself never blocks once TLS is on it."""
+    """Set the timeout; the descriptor itself never blocks once it carries TLS."""
     _settimeout(self, value)
     self.__dict__.pop("_never_blocks", None)
 
 
 def setblocking(self: ssl.SSLSocket, flag: bool) -> None:
-    """socket.setblocking; the descriptor itself never blocks once TLS is on it."""
+    """Set the mode; the descriptor itself never blocks once it carries TLS."""
     _setblocking(self, flag)
     self.__dict__.pop("_never_blocks", None)
 
@@ -60,7 +60,7 @@ def unwrap(self: Any) -> Any:
 
 
 def _loads(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of SSLContext that reads files and computes with their contents for a while."""
+    """Return a method of SSLContext that reads and processes files in a thread."""
 
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:

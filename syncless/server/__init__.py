@@ -1,1 +1,1 @@
-"""Puts a server together: its options, its sockets, its processes, the kinds of applications."""
+"""Assembles a server: its options, its sockets, its processes and its kinds of applications."""

@@ -1,4 +1,4 @@
-"""Addresses on which a server listens, as text and as what the text means. sockets.py opens them."""
+"""Parses and formats the addresses on which a server listens. sockets.py opens them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 
 class Bind(NamedTuple):
-    """An address as parse_bind() reads it. One of the three is set: `host` with `port`, `path` or `fd`."""
+    """An address as parsed by parse_bind(). Exactly one of these is set: `host` with `port`, `path` or
+    `fd`."""
 
     tls: bool | None = None
     """Whether it speaks TLS. None: yes if the server has a certificate, unless it is a UNIX socket."""
@@ -33,8 +34,8 @@ HOST = re.compile(r"\[[0-9A-Fa-f:.]+\]|[0-9.]*\.[0-9.]*|[\w.-]*[A-Za-z][\w.-]*",
 
 
 def parse_bind(text: str, default: int | None = None) -> Bind:
-    """Return the address that the text names; ValueError says how to write one. ``default``: the port of a
-    host that stands without one."""
+    """Return the address that the text names. Raise ValueError, which explains the syntax, if it is
+    malformed. ``default`` is the port of a host without one."""
     rest, tls = text, None
     for scheme, value in (("http://", False), ("https://", True)):
         if text.startswith(scheme):
@@ -61,7 +62,7 @@ def parse_bind(text: str, default: int | None = None) -> Bind:
 
 
 def show(address: Any, tls: bool = False) -> str:
-    """Return a socket's own address (getsockname()) as text: a URL where there is one."""
+    """Return a socket's own address (getsockname()) as text, which is a URL except for UNIX sockets."""
     if isinstance(address, (str, bytes)):
         path = address if isinstance(address, str) else os.fsdecode(address)
         return f"unix:@{path[1:]}" if path.startswith("\0") else f"unix:{path}"
@@ -70,14 +71,14 @@ def show(address: Any, tls: bool = False) -> str:
 
 
 def place_of(address: Any) -> tuple[str, str]:
-    """Return the same as SERVER_NAME and SERVER_PORT; a UNIX socket has no port, and neither may be empty
-    (RFC 3875, 4.1.14 and 4.1.15): it is that of the scheme then."""
+    """Return SERVER_NAME and SERVER_PORT for an address. A UNIX socket has no port, but neither may be empty
+    (RFC 3875, 4.1.14 and 4.1.15), so the port of the scheme is used for ""."""
     return (address[0], str(address[1])) if isinstance(address, tuple) else ("localhost", "")
 
 
 def systemd_fds() -> list[int]:
-    """Return the descriptors of the sockets that systemd has opened for this process (sd_listen_fds(3)); the
-    variables are taken away."""
+    """Return the descriptors of the sockets that systemd has opened for this process (sd_listen_fds(3)), and
+    remove its environment variables."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     count = int(os.environ.get("LISTEN_FDS", "0"))

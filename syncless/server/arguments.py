@@ -1,4 +1,4 @@
-"""The arguments of `Server` as types: for editors, type checkers and `serve`. ``python -m
+"""The types of the arguments of `Server`, for editors, type checkers and `serve`. ``python -m
 scripts.docs.options`` writes this file.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LimitOptions(TypedDict, total=False):
-    """Single limits; limits.py has their texts."""
+    """The limits as single arguments; limits.py describes them."""
 
     request_line: int
     header_count: int

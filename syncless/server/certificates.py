@@ -1,5 +1,5 @@
-"""Certificates: which one the server shows a client, and reloading them while connections stay open.
-stream.pyx handles the bytes."""
+"""Chooses the certificate for each client, and reloads certificates while connections stay open. stream.pyx
+handles the bytes."""
 
 from __future__ import annotations
 
@@ -48,12 +48,13 @@ class TLSSettings:
     """Clients may choose HTTP/2 (ALPN)."""
 
     def given(self) -> bool:
-        """Return whether any of them is the user's choice."""
+        """Return whether the user has changed any setting."""
         ours = TLSSettings(self.client_ca, self.ciphers, self.tls_minimum, self.key_password)
         return ours != TLSSettings()
 
     def apply(self, context: ssl.SSLContext) -> None:
-        """Raise ValueError for what OpenSSL does not know; OSError names the file."""
+        """Apply the settings. Raise ValueError for an unsupported setting, or OSError, which names the
+        file."""
         import ssl
 
         if self.tls_minimum not in MINIMUM:
@@ -80,8 +81,8 @@ class TLSSettings:
 
 
 def server_context(certificate: Files, settings: TLSSettings | None = None) -> ssl.SSLContext:
-    """Return a context with this certificate: Mozilla's intermediate configuration, no renegotiation, the
-    protocols by ALPN. OSError and ValueError name the file and the argument."""
+    """Return a context with this certificate, with Mozilla's intermediate configuration, no renegotiation,
+    and ALPN. Raise OSError or ValueError, which name the file and the argument."""
     import ssl
 
     settings = settings or TLSSettings()
@@ -108,8 +109,8 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
 
 @contextmanager
 def opened(argument: str, path: str) -> Iterator[str]:
-    """The path by which OpenSSL may read the file; it does not say which of its files it cannot read.
-    Raise OSError, with the argument's name."""
+    """Yield the path by which OpenSSL can read the file. Raise OSError with the argument's name, because
+    OpenSSL does not say which file it cannot read."""
     with ExitStack() as stack:
         try:
             found = stack.enter_context(readable(path))
@@ -126,9 +127,9 @@ def _no_password() -> str:
 
 
 def by_name(default: ssl.SSLContext, others: Mapping[str, ssl.SSLContext]) -> ssl.SSLContext:
-    """Make the default context choose another one by the name that the client asks for (SNI, RFC 6066, 3):
-    "www.example.org", or "*.example.org" for one label. A client that asks for another name, or none, is
-    shown the default."""
+    """Make the default context choose another one by the name that the client requests (SNI, RFC 6066, 3):
+    "www.example.org", or "*.example.org" for one label. A client that requests no name or another one gets
+    the default."""
     contexts = {name.lower(): context for name, context in others.items()}
 
     def choose(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
@@ -153,7 +154,7 @@ class Certificates:
         return self.context
 
     def reload(self) -> None:
-        """Read the files again. If one is bad its error is raised, and the certificates stay as they are."""
+        """Reload the files. If one is bad, raise its error and keep the old certificates."""
         self.context = self._make()
 
 
@@ -164,8 +165,8 @@ def make_certificates(
     names: Mapping[str, Files] | None,
     settings: TLSSettings,
 ) -> Certificates | None:
-    """From the arguments of `serve`; None where there is no TLS. Raise ValueError if they contradict one
-    another."""
+    """Return the certificates for the arguments of `serve`, or None without TLS. Raise ValueError if the
+    arguments contradict each other."""
     if context is not None:
         import ssl
 

@@ -18,7 +18,7 @@ LIFESPANS = ("auto", "on", "off")
 
 
 class Declared(NamedTuple):
-    """An application of which its user says more than its name."""
+    """An application with declared properties, such as its interface."""
 
     application: Any
     interface: str = "auto"
@@ -47,8 +47,8 @@ class Declared(NamedTuple):
 
 
 def as_host(application: Any) -> Host:
-    """Return the host for an application that the user gives. Raise TypeError if it cannot be served, and the
-    errors of `load` for a name."""
+    """Return the host for an application. Raise TypeError if it cannot be served, or the errors of `load` for
+    a name."""
     more = Declared(application)
     if isinstance(application, Declared):
         more, application = application, application.application

@@ -12,7 +12,7 @@ from syncless.http.exchange import MountedApplications
 
 
 class Mounts(Host):
-    """By prefix; one of them is "". Of Mounts below a prefix each application is below both."""
+    """Applications by prefix, one of which is "". Mounts may contain Mounts, whose prefixes are joined."""
 
     def __init__(self, hosts: Mapping[str, Host]):
         for prefix in hosts:

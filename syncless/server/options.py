@@ -1,8 +1,8 @@
-"""The options of the server, a row for each: from here come the command line, the configuration file, the
+"""The options of the server, a row for each: the source of the command line, the configuration file, the
 environment, the help and the reference. ``python -m scripts.docs.options`` writes the signatures of `serve`
 and `Server` from it, their types (arguments.py), and the docstring of `serve`.
 
-Limits have their rows in limits.py. A program that serves by itself does not import this file.
+Limits have their rows in limits.py. Programs that call `serve` do not import this file.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Option(NamedTuple):
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return the most similar known name, which differs in one or two letters, or ""."""
+    """Return the most similar known name, which differs by one or two letters, or ""."""
     return next(iter(difflib.get_close_matches(name, list(known), 1, 0.8)), "")
 
 
@@ -68,7 +68,7 @@ def limit(text: str) -> tuple[str, float]:
 
 
 def limit_value(name: str, value: Any) -> float:
-    """Return the value of a limit, from text, or from the number of a file. ValueError begins with its
+    """Return the value of a limit, from text or from a number in a file. Raise ValueError, with the limit's
     name."""
     kinds = defaults()
     if name not in kinds:
@@ -181,7 +181,7 @@ def native(text: str) -> tuple[str, str]:
 
 
 def interface(text: str) -> str:
-    """Parse an --interface argument. uvicorn has asgi3, too."""
+    """Parse an --interface argument. Accept uvicorn's asgi3, too."""
     return "asgi" if text == "asgi3" else text
 
 

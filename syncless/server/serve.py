@@ -1,4 +1,4 @@
-"""serve(): a server as a program, with its patch and its processes."""
+"""serve(): runs a server as a program, with its patch and its processes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 class Patching:
-    """The argument `patch` of serve, as the program around a server applies it and tells of it."""
+    """The argument `patch` of serve, which the program around a server applies and describes."""
 
     def __init__(self, patch: Patch):
         self._patch = patch
         self._choice = {} if isinstance(patch, bool) else patch
 
     def __call__(self) -> None:
-        """Patch this process. Raise TypeError for an area that there is not; CannotPatch, because a server
-        whose locks block is worse than none. Without the patch asyncio has a loop for tasklets all the same,
-        once it is imported."""
+        """Patch this process. Raise TypeError for an unknown area, or CannotPatch, because a server whose
+        locks block is worse than none. Even without the patch, asyncio gets a loop for tasklets when it is
+        imported."""
         if self._patch is False:
             when_executed("asyncio", self._offer_loop)
         else:
@@ -78,8 +78,8 @@ def serve(
     """Serve the application until SIGTERM or SIGINT (or until its tasklet is killed), then stop gracefully.
 
     - `application`: a WSGI callable, an ASGI 3 application, a web.py application, a CherryPy application,
-      root object or class, a BaseHTTPRequestHandler subclass, or "module:attribute". A mapping of paths to
-      these serves several: {"/api": asgi_app, "/": wsgi_app}.
+      root object or class, a BaseHTTPRequestHandler subclass, or "module:attribute". A mapping of paths
+      serves several of these: {"/api": asgi_app, "/": wsgi_app}.
     - `host`, `port`: where to listen. With port 0 the system chooses one; host "*" means all addresses of
       both families.
 

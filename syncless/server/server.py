@@ -51,7 +51,8 @@ NO_HTTP2 = f"http2='cleartext' needs HTTP/2, and this syncless was built without
 
 
 def limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
-    """Raise TypeError for the name of an override that is no limit, and so no argument either."""
+    """Return the limits with the overrides. Raise TypeError for an override that is neither a limit nor an
+    argument."""
     for name in overrides:
         if not hasattr(Limits, name):
             options = import_module("syncless.server.options")  # only where a name is wrong
@@ -207,7 +208,8 @@ class Server:
     # -- what it is made of ---------------------------------------------------------------------------------
 
     def handle_natively(self, native: Mapping[str, Any], threads: int) -> None:
-        """Import the native handlers. Called before it starts, with ``native`` and ``native_threads``."""
+        """Import the native handlers. Call this before the server starts, with ``native`` and
+        ``native_threads``."""
         wanted = ["native", f"http2={self.http2!r}", *(["standby_threads"] if self.standby_threads else [])]
         check_together(*wanted)
         try:
@@ -217,7 +219,7 @@ class Server:
         self.lanes.insert(0, module.NativeHandlers(native, threads, self.limits))
 
     def _sessions(self) -> Sessions | None:
-        """Make the sessions of HTTP/2; None if it is not built."""
+        """Return the sessions of HTTP/2, or None if this build lacks HTTP/2."""
         try:
             module = import_module("syncless.http.http2.session")  # few servers have it
         except ModuleNotFoundError:  # setup.py builds it where libnghttp2 is
@@ -267,12 +269,12 @@ class Server:
         return self
 
     def application_at(self, address: Any) -> Application:
-        """Answer the requests of a listener, whose socket has this address (getsockname())."""
+        """Return the application for a listener whose socket has this address (getsockname())."""
         place = Place(self, address, *place_of(address), self.limits.remembered, self.pages)
         return self.application.at(place)
 
     def listener_for(self, application: Application, address: Any, tls: bool) -> Listener:
-        """Return a listener in this thread's loop, for a socket with this address whose requests the
+        """Return a listener in this thread's loop, for a socket with this address, whose requests the
         application answers."""
         listener = Listener(
             application,
@@ -297,12 +299,13 @@ class Server:
         return listener
 
     def reopen_logs(self) -> None:
-        """Open log files anew, by their paths: they were renamed (logrotate). `serve` does it on SIGUSR1."""
+        """Reopen the log files by their paths, after they were renamed (logrotate). `serve` does this on
+        SIGUSR1."""
         self.logs.reopen()
 
     def reload_certificates(self) -> None:
-        """Read the certificate files again, for new connections; open ones go on. `serve` does it on SIGHUP.
-        If a file is bad its error is raised and the old certificates stay."""
+        """Reload the certificate files for new connections; open connections are unaffected. `serve` does
+        this on SIGHUP. If a file is bad, raise its error and keep the old certificates."""
         if self.certificates is not None:
             self.certificates.reload()
 
@@ -310,7 +313,7 @@ class Server:
 
     @property
     def addresses(self) -> list[Any]:
-        """The addresses in use, in the order of `bind`; ephemeral ports as the system chose them."""
+        """The addresses in use, in the order of `bind`, with the actual numbers of ephemeral ports."""
         return [
             os.fsdecode(sock.getsockname()) if sock.family == AF_UNIX else sock.getsockname()[:2]
             for sock, _ in self._opened
@@ -337,12 +340,12 @@ class Server:
 
     @property
     def listeners(self) -> list[Listener]:
-        """The listeners of this thread's loop that serve now, one for each socket."""
+        """The active listeners of this thread's loop, one for each socket."""
         return self._home.listeners
 
     @property
     def requests(self) -> int:
-        """Requests begun since the start."""
+        """The number of requests begun since the start."""
         return sum(lane.requests for lane in self.lanes)
 
     def census(self) -> dict[str, int]:
@@ -351,7 +354,7 @@ class Server:
 
     def limit_requests(self, most: int, reached: Callable[[], None]) -> None:
         """Call ``reached`` when the last of this many requests begins. From then on each response closes its
-        connection: the client sends again what it has pipelined behind."""
+        connection, and the client must resend any pipelined requests."""
 
         def used_up() -> None:
             for lane in self.lanes:
@@ -363,7 +366,7 @@ class Server:
             lane.limit_requests(quota)
 
     def backlog(self) -> tuple[int, int]:
-        """Return the number of connections that wait to be accepted at its fullest listening socket, and the
+        """Return the number of connections that wait to be accepted at the fullest listening socket, and its
         maximum."""
         return max((backlog_of(sock) for sock, _ in self._opened), default=(0, 0))
 
@@ -388,8 +391,8 @@ class Server:
     def stop_after(
         self, last_call: float, grace: float | None = None, ended: Callable[[], None] | None = None
     ) -> None:
-        """Like stop(), but accept connections that are on their way for `last_call` seconds. Call ``ended``
-        when the server has stopped and can still log."""
+        """Stop like stop(), but first accept connections that are on their way for `last_call` seconds. Call
+        ``ended`` when the server has stopped and can still log."""
         if not self._opened:
             return
         if self._process != os.getpid():
@@ -432,7 +435,7 @@ class Server:
         self._hurried = True
 
     def _leave_to_parent(self) -> None:
-        """Called in a child after a fork: listening sockets, their files and the logs belong to the
+        """Give up the listening sockets, their files and the logs in a child after a fork: they belong to the
         parent."""
         for lane in self.lanes:
             lane.leave_to_parent()
@@ -475,10 +478,10 @@ class Server:
         status_urls: Sequence[str] = (),
         **moments: Callable[[], None] | None,
     ) -> None:
-        """Start, and serve until a signal says stop, as `serve` does in one process. ``moments``:
-        functions to call when it has ``bound`` its sockets, has ``started``, is ``told`` to stop, and begins
-        ``stopping``, ``delay`` seconds later. ``began``: when its start has begun, by the monotonic clock.
-        See program/running.py."""
+        """Start, and serve until a signal stops the server, as `serve` does in one process. ``moments`` are
+        functions to call when the server has ``bound`` its sockets, has ``started``, is ``told`` to stop, and
+        begins ``stopping``, ``delay`` seconds later. ``began`` is the monotonic time at which its start
+        began. See program/running.py."""
         program = import_module("syncless.server.program.running")  # with the console and the banner
         program.run(
             self, quiet=quiet, worker=worker, began=began, delay=delay, status_urls=status_urls, **moments

@@ -1,5 +1,5 @@
-"""Request slots: the requests of a server keep `threading.local` values and thread idents for one another, as
-a pool's threads would. threadlocal.pyx says why, and has the slots."""
+"""Request slots: the requests of a server share `threading.local` values and thread idents in turn, like the
+requests on a pool's threads. threadlocal.pyx explains why, and implements the slots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ PATIENCE_SECONDS = 2.0
 
 
 class RequestSlots:
-    """RequestSlots(request_slots): those of one server, with this option. Raise ValueError."""
+    """RequestSlots(request_slots): the slots of one server, with this option. Raise ValueError for an unknown
+    value."""
 
     def __init__(self, request_slots: str):
         if request_slots not in CHOICES:
@@ -31,16 +32,16 @@ class RequestSlots:
         self._ended = False
 
     def begin(self) -> None:
-        """Called when the server starts."""
+        """Note that the server starts."""
         self._ended = False
 
     def use(self) -> None:
-        """Make the current context one of the server's."""
+        """Make the current context use the server's slots."""
         use_slots(self.slots)
 
     def end(self) -> None:
-        """End the slots after the server has stopped, each in a tasklet with its number. Slots of running
-        requests end with these requests."""
+        """End the slots after the server has stopped. Each slot ends in a tasklet with its number. Slots of
+        running requests end with these requests."""
         self._ended = True
         if self.tender is not None:
             self.tender.kill(block=False)

@@ -1,7 +1,8 @@
-"""Listening sockets: opened as the options of a server say, and closed without losing a client.
+"""Listening sockets: opens them according to the options of a server, and closes them without losing a
+client.
 
-Takes addresses that addresses.py has read. Knows neither event loop nor connections, so a process that only
-supervises others can have them, too.
+addresses.py parses the addresses. Nothing here needs an event loop, so a supervising process can have the
+sockets, too.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ Opened = list[tuple[socket.socket, bool]]
 
 
 class Sockets:
-    """The listening sockets of a server: those of its addresses, opened as `options` say. ``tls``: whether
-    there is a certificate, so that an address that does not say otherwise speaks TLS."""
+    """The listening sockets of a server, opened for its addresses according to `options`. With ``tls`` there
+    is a certificate, so addresses speak TLS by default."""
 
     def __init__(self, binds: Iterable[Bind], options: SocketOptions, tls: bool):
         self.binds = list(binds)
@@ -60,9 +61,9 @@ class Sockets:
         return sock if sock.family == socket.AF_UNIX else self.options.open_again(sock)
 
     def begin_no_more(self, opened: Iterable[tuple[socket.socket, bool]]) -> None:
-        """New clients find nobody at these addresses, while those that are connected already can still be
-        accepted. Sockets that are inherited stay as they are: others may have them, too. So does the file of
-        a UNIX socket that another server has made at its path meanwhile."""
+        """Let no new clients connect at these addresses, while those already connected can still be accepted.
+        Inherited sockets are unchanged, because others may share them. The file of a UNIX socket stays if
+        another server has replaced it meanwhile."""
         for sock, _ in opened:
             file = self._files.pop(sock.getsockname(), None)
             if file is not None:
@@ -80,8 +81,8 @@ class Sockets:
 
 
 def backlog_of(sock: socket.socket) -> tuple[int, int]:
-    """Return the number of connections that wait to be accepted, and the maximum: for TCP on Linux, else (0,
-    0)."""
+    """Return the number of connections that wait to be accepted, and the maximum, for TCP on Linux; otherwise
+    (0, 0)."""
     if sys.platform != "linux" or sock.family == socket.AF_UNIX:
         return 0, 0
     try:  # tcpi_unacked and tcpi_sacked, which mean this for a listening socket
@@ -98,7 +99,7 @@ UNIX_MODE = 0o660
 
 @record(frozen=True)
 class SocketOptions:
-    """How sockets are opened."""
+    """The options for opening sockets."""
 
     backlog: int
     reuse_port: bool = False
@@ -111,7 +112,7 @@ class SocketOptions:
 
     def open(self, bind: Bind) -> list[socket.socket]:
         """Return the listening, non-blocking sockets of an address: one, or for a host name one for each of
-        its addresses. OSError says why there are none."""
+        its addresses. Raise OSError with the reason if there are none."""
         if bind.fd is not None:
             return [self._inherit(bind.fd)]
         if bind.path is not None:
@@ -209,12 +210,12 @@ def begin_no_more(listener: socket.socket) -> bool:
     """Stop new connections, but let connections whose handshake has begun still be accepted. Return whether
     the system supports that.
 
-    Fact: closing a listening socket resets the connections that wait in it, and those of which the system has
-    not told yet: half of the handshake is done, or with TCP_DEFER_ACCEPT all of it, and the request is on its
-    way. Danger: clients that were connected lose their request, after any number of calls of accept().
-    Decision: the first packets of new clients are dropped, and the socket is closed a little later. Such a
-    client retries after a second, and then is refused, or reaches the next server. Price: that second. Where
-    there are no filters, new connections are begun to the end. Test:
+    Fact: closing a listening socket resets the connections that wait in it, and those that the system has not
+    reported yet: half of the handshake is done, or with TCP_DEFER_ACCEPT all of it, and the request is on its
+    way. Danger: connected clients lose their requests, however often accept() is called before. Decision: the
+    first packets of new clients are dropped, and the socket is closed a little later. Such a client retries
+    after a second, and then is refused, or reaches the next server. Price: that second. Without filters, new
+    connections are accepted until the socket is closed. Test:
     tests/server/test_stop.py::test_stopping_loses_no_connection_that_has_been_made
     """
     if listener.family == socket.AF_UNIX or sys.platform != "linux":
@@ -238,8 +239,8 @@ def shut(listener: socket.socket) -> None:
 
 
 def owner_ids(text: str) -> tuple[int, int]:
-    """Return the numbers of "user", "user:group" or ":group"; -1 for what is not named. Raise ValueError if
-    there is no such user or group."""
+    """Return the numeric ids for "user", "user:group" or ":group", with -1 for a missing part. Raise
+    ValueError if there is no such user or group."""
     import grp  # not everywhere
     import pwd
 

@@ -1,4 +1,4 @@
-"""Names and values as bytes, and back. A value is bytes, str, or what JSON can carry."""
+"""Converts names and values to bytes and back. A value is bytes, str, or anything that JSON can represent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":"), sort_keys=Tru
 
 
 def name_of(text: str, what: str = "name") -> bytes:
-    """InvalidName."""
+    """Return a name as bytes. Raise InvalidName."""
     if not isinstance(text, str):
         raise InvalidName(f"a {what} must be a str, not {type(text).__name__}")
     try:
@@ -29,7 +29,7 @@ def name_of(text: str, what: str = "name") -> bytes:
 
 
 def encode(value: Any, most: int, limit: str) -> tuple[int, bytes]:
-    """The format and the bytes of a value. UnfitValue; TooLarge, with the name of the limit."""
+    """Return the format and the bytes of a value. Raise UnfitValue, or TooLarge, which names the limit."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         coded = BYTES, bytes(value)
     else:

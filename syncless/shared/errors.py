@@ -4,16 +4,15 @@ from __future__ import annotations
 
 
 class SharedError(Exception):
-    """Base of the errors of this package."""
+    """The base class of this package's errors."""
 
 
 class InvalidName(SharedError, ValueError):
-    """A topic, a name or a key is empty, is too long, or cannot be encoded as UTF-8; or a rate cannot be
-    read."""
+    """A topic, a name or a key is empty, too long, or cannot be encoded as UTF-8; or a rate is malformed."""
 
 
 class UnfitValue(SharedError, TypeError):
-    """The value is neither bytes nor str, and JSON cannot carry it."""
+    """The value is neither bytes nor str, and JSON cannot represent it."""
 
 
 class TooLarge(SharedError, ValueError):
@@ -42,7 +41,7 @@ class Lagged(SharedError):
             text = f"the subscriber has read too slowly: {told}overwritten"
         super().__init__(text)
         self.missed = missed
-        """Messages: of its topics, or of all topics if they were overwritten before it subscribed, or the loop of
-        its thread has been blocked meanwhile, or Redis was away. 0 if nobody knows."""
+        """Messages: of its topics, or of all topics if they were overwritten before it subscribed, or the
+        loop of its thread was blocked meanwhile, or Redis was away. 0 if nobody knows."""
         self.interrupted = interrupted
         """Whether Redis was away."""

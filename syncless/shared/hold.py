@@ -1,8 +1,8 @@
 """Hold: a response that goes on after its request, as a stream of events (server-sent events).
 
-Where this server runs the request, its connection is left to a HeldStream once the iteration is over; anywhere
-else the iteration goes on, as that of any other stream: behind other servers, over HTTP/2, and if something
-between the application and the server changes the bytes, such as compression.
+Where this server runs the request, the iteration ends, and a HeldStream keeps the connection. Otherwise the
+iteration continues, like that of any other stream: behind other servers, over HTTP/2, with Redis, and if
+something between the application and the server changes the bytes, such as compression.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Lock: one holder among all workers, threads and tasklets; freed when its process dies.
+"""Lock: a lock with one holder among all workers, threads and tasklets. It is freed when the holder's process
+dies.
 
 A message tells waiters that the lock is free, and the store tells them when its holder may have died. The
 first waiter then takes the lock.
@@ -18,8 +19,8 @@ from syncless.shared.store import INTERNAL
 class Lock:
     """A lock that one caller among all workers can hold. `with Lock("import"):` waits for it.
 
-    The death of the holder's process frees it; the end of a tasklet that holds it does not. It is neither
-    reentrant nor fair. ``name``: 1 to 250 bytes of UTF-8. Raises InvalidName.
+    The death of the holder's process frees the lock; the end of a tasklet that holds it does not. The lock is
+    neither reentrant nor fair. ``name``: 1 to 250 bytes of UTF-8. Raises InvalidName.
     """
 
     def __init__(self, name: str):

@@ -36,7 +36,7 @@ Record = tuple[int, bytes, int, bytes]
 
 
 class Message(NamedTuple):
-    """A message, as a subscriber gets it."""
+    """A message that a subscriber receives."""
 
     topic: str
     data: Any
@@ -46,12 +46,12 @@ class Message(NamedTuple):
 
 
 def publish(topic: str, message: Any) -> int:
-    """Send a message to all subscribers of the topic, in all workers, and return its number. The call waits
-    for nobody, and each subscriber gets the message at most once.
+    """Send a message to all subscribers of the topic, in all workers, and return its number. The call does
+    not wait for subscribers, and each gets the message at most once.
 
     ``topic``: 1 to 250 bytes of UTF-8. ``message``: bytes, str, or what JSON can carry, of at most
-    `Limits.shared_message_bytes`. Messages of one publisher arrive in their order. Raises InvalidName,
-    UnfitValue, TooLarge or Unavailable.
+    `Limits.shared_message_bytes`. Messages of one publisher arrive in order. Raises InvalidName, UnfitValue,
+    TooLarge or Unavailable.
     """
     name = name_of(topic, "topic")
     coded = encode(message, area.largest_message(), "shared_message_bytes")
@@ -139,7 +139,7 @@ class Hub:
             raise
 
     def remove(self, inbox: Inbox) -> None:
-        """Remove an inbox. The last one takes the hub along."""
+        """Remove an inbox. Removing the last one removes the hub."""
         self._all.pop(inbox, None)
         self._with_patterns.pop(inbox, None)
         for topic in inbox.topics:
@@ -257,9 +257,9 @@ class Subscription:
                 self._inbox.recall(after)
 
     def get(self, timeout: float | None = None) -> Message | None:
-        """Return the next message, after waiting for at most ``timeout`` seconds. Return None if the time is
-        over or the subscription has `ended`. Raise Lagged if messages are missing here; the next call
-        continues behind them."""
+        """Return the next message, after waiting for at most ``timeout`` seconds. Return None after the
+        timeout or if the subscription has `ended`. Raise Lagged if messages are missing here; the next call
+        continues after them."""
         inbox = self._inbox
         until = None if timeout is None else monotonic() + timeout
         while inbox is not None and not inbox.ended:
@@ -286,7 +286,7 @@ class Subscription:
 
     @staticmethod
     def _next(inbox: Inbox) -> Message | None:
-        """Return the next message, if it has come. Raise Lagged."""
+        """Return the next message, if it has arrived. Raise Lagged."""
         places = inbox.places
         found: Record | None = None
         while places and (found := inbox.feed.read(places[0])) is None:

@@ -40,11 +40,11 @@ class Counter:
 
 
 class Mapping:
-    """Values by key that all workers share: a cache. When its memory is full, values are dropped; see
+    """A cache of values by key that all workers share. When its memory is full, values are dropped; see
     `Limits.shared_value_bytes`.
 
-    ``name``: 1 to 250 bytes of UTF-8, as are keys. A value is bytes, str, or what JSON can carry: a tuple
-    comes back as a list. Raises InvalidName.
+    ``name``: 1 to 250 bytes of UTF-8, as are keys. A value is bytes, str, or anything that JSON can
+    represent: a tuple is returned as a list. Raises InvalidName.
     """
 
     def __init__(self, name: str):
@@ -81,7 +81,7 @@ class Mapping:
 
 
 def _ns(ttl: float | None) -> int:
-    """Return nanoseconds; 0: without end."""
+    """Return `ttl` in nanoseconds, or 0 for no expiry."""
     if ttl is None:
         return 0
     if not 0 < ttl < 1e9:
@@ -90,7 +90,7 @@ def _ns(ttl: float | None) -> int:
 
 
 class RateLimit:
-    """A limit on turns per time, for all workers together: `RateLimit("logins", "10/second")`.
+    """A limit on turns per unit of time, for all workers together: `RateLimit("logins", "10/second")`.
 
     Ten turns may be taken at once; each turn returns a tenth of a second after it was taken. ``rate`` is a
     number, a slash, and second, minute, hour or day, optionally with a number of them ("100/15 minutes").
@@ -110,7 +110,7 @@ class RateLimit:
 
     def take(self, n: int = 1) -> float:
         """Take n turns and return 0.0; or take none, and return the seconds until they are free. Raise
-        ValueError if they never can be, or StoreFull."""
+        ValueError if they can never be free, or StoreFull."""
         if not 0 < n <= self._most:
             raise ValueError(f"from 1 to {self._most} turns can be taken at once, not {n}")
         return area.store().take(self._name, n, self._most, self._each) / 1e9

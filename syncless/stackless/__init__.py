@@ -1,8 +1,7 @@
 """Stackless Python's API on today's CPython: tasklets, channels, and the I/O of syncless underneath.
 
-``import syncless.stackless as stackless`` serves a program written for Stackless; so does
-``sys.modules["stackless"] = syncless.stackless`` before it is imported. docs/moving/stackless.md lists what
-greenlets cannot do.
+A program written for Stackless runs with ``import syncless.stackless as stackless``, or unchanged after
+``sys.modules["stackless"] = syncless.stackless``. docs/moving/stackless.md lists what greenlets cannot do.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ cdef class channel(Meeting):
     """channel()\n--\n\n\
     A meeting point of a sender and a receiver. The first of the two waits for the other.
 
-    If a receiver is killed or interrupted before its turn, the next receiver gets its value. Until there
-    is one, the channel keeps the value, which counts in `balance` like a sender.
+    If a receiver is killed or interrupted before its turn, the next receiver gets its value. Until then, the
+    channel keeps the value, which counts in `balance` like a sender.
     """
     cdef WaitQueue senders          # both are in use only while a select() would either send or receive
     cdef WaitQueue receivers
@@ -100,7 +100,7 @@ cdef class channel(Meeting):
 
     @property
     def balance(self):
-        """Number of waiting tasklets: positive for senders, negative for receivers."""
+        """The number of waiting tasklets: positive for senders, negative for receivers."""
         return self.look()
 
     cdef object action(self, int direction, object value):
@@ -204,12 +204,12 @@ cdef class channel(Meeting):
         return value
 
     def send(self, value):
-        """Wait for a receiver, and hand it the value."""
+        """Wait for a receiver, and pass it the value."""
         self.action(1, value)
 
     def receive(self):
-        """Wait for a sender, and return its value, or raise it if it was sent as an exception. Raise
-        ValueError if the channel is closed."""
+        """Wait for a sender, and return its value or raise its exception. Raise ValueError if the channel is
+        closed."""
         return received(self.action(-1, None))
 
     @cython.embedsignature(False)
@@ -225,7 +225,7 @@ cdef class channel(Meeting):
     @cython.embedsignature(False)
     def send_throw(self, exc=ABSENT, val=None, tb=None, *excess):
         """send_throw($self, exc, val=None, tb=None)\n--\n\n\
-        Raise the exception, as throw() does, in the receiver."""
+        Raise the exception in the receiver, like throw()."""
         at_most("send_throw", 3, excess)
         if exc is ABSENT:
             required("send_throw", "exc")
@@ -248,7 +248,7 @@ cdef class channel(Meeting):
         return self.receive()
 
     def clear(self):
-        """Kill all tasklets that wait for it, in order, and drop the values that it keeps."""
+        """Kill all tasklets that wait for the channel, in order, and drop the values that it keeps."""
         cdef Node* place
         cdef list waiting = []
         for direction in (1, -1):
@@ -265,7 +265,7 @@ cdef class channel(Meeting):
                 each.kill()
 
     def close(self):
-        """Refuse further waits. Tasklets that wait already can still be met."""
+        """Refuse further waits. Tasklets that already wait can still exchange values."""
         self.closing = True
 
     def open(self):
@@ -273,7 +273,7 @@ cdef class channel(Meeting):
 
     @property
     def closed(self):
-        """Whether it is closing and no tasklet waits."""
+        """Whether close() was called and no tasklet waits any longer."""
         return self.closing and self.look() == 0
 
     @property
@@ -286,7 +286,7 @@ cdef class channel(Meeting):
 
     @property
     def preference(self):
-        """The tasklet that runs next when two meet: -1 the receiver, 1 the sender, 0 the second to come."""
+        """Which tasklet runs next when two meet: -1 the receiver, 1 the sender, 0 the last to arrive."""
         return self._preference
 
     @preference.setter
@@ -334,7 +334,7 @@ def set_channel_callback(callback):
 
 
 def get_channel_callback():
-    """Return the present callback, or None."""
+    """Return the current callback, or None."""
     return channel_callback
 
 

@@ -1,6 +1,6 @@
 # cython: binding=False, always_allow_keywords=False, embedsignature=True, embedsignature.format=clinic
-"""The state of a tasklet: whether it lives and where it stands, its function, its flags, its context and its
-C stack, and the trace and profile functions that it has of its own (cpython/tracing.pyx).
+"""The state of a tasklet: whether it is alive and where it is queued, its function, flags, context and C
+stack, and its own trace and profile functions (cpython/tracing.pyx).
 """
 
 import sys
@@ -23,7 +23,7 @@ cdef extern from "Python.h":
 
 
 cdef class StatefulTasklet(Tasklet):
-    """The base class of Stackless's tasklets: their state, flags, and a context of their own."""
+    """The base class of Stackless's tasklets, with their state, their flags and their own context."""
 
     def __cinit__(self, *args, **kwargs):
         self.ignore_nesting = False
@@ -52,17 +52,18 @@ cdef class StatefulTasklet(Tasklet):
 
     @property
     def blocked(self):
-        """Whether it waits for a channel, for input or output, or for a time."""
+        """Whether the tasklet waits for a channel, for I/O or for a time."""
         return self.is_blocked()
 
     @property
     def scheduled(self):
-        """Whether it is in the run queue, or blocked."""
+        """Whether the tasklet is in the run queue, or blocked."""
         return self.is_scheduled()
 
     @property
     def paused(self):
-        """Whether it is alive, and neither in the run queue nor blocked. A tasklet in run() is paused."""
+        """Whether the tasklet is alive, but neither in the run queue nor blocked. A tasklet in run() is
+        paused."""
         return self.is_alive() and not self.is_scheduled()
 
     @property
@@ -71,14 +72,15 @@ cdef class StatefulTasklet(Tasklet):
 
     @property
     def thread_id(self):
-        """Of the thread to which it belongs; -1 if that has ended."""
+        """The id of the tasklet's thread, or -1 if the thread has ended."""
         if self.loop is None:                       # of a class that does not call tasklet.__init__()
             self.loop = here().loop
         return -1 if self.loop.closed else (<Loop> self.loop).thread_id
 
     @property
     def next(self):
-        """Behind it in the run queue or the channel's queue; None if it is in neither."""
+        """The tasklet behind this one in the run queue or the channel's queue, or None if this one is in
+        neither."""
         return self.neighbour(1)
 
     @property
@@ -97,14 +99,14 @@ cdef class StatefulTasklet(Tasklet):
 
     @property
     def times_switched_to(self):
-        """How often it has gone on since it was bound."""
+        """How often the tasklet was switched to since it was bound."""
         return self.switches
 
     # -- its function, and its exceptions
 
     @property
     def method_name(self):
-        """The name of its function; None if it has none, or has ended. The same holds for the next three."""
+        """The name of the tasklet's function, or None if it has none or has ended."""
         return getattr(self.function, "__name__", None)
 
     @property
@@ -123,7 +125,7 @@ cdef class StatefulTasklet(Tasklet):
 
     @property
     def dont_raise(self):
-        """Whether exceptions of its function are reported, with a traceback, rather than raised in run()."""
+        """Whether exceptions of the function are reported, with a traceback, rather than raised in run()."""
         return self.guard is not None and self.guard.dont_raise
 
     @dont_raise.setter
@@ -182,7 +184,7 @@ cdef class StatefulTasklet(Tasklet):
         return 0
 
     def set_atomic(self, flag):
-        """A section in which it must not be preempted. Return the flag's last value."""
+        """Set whether the tasklet must not be preempted. Return the previous value."""
         if not isinstance(flag, int):
             raise TypeError("set_atomic needs exactly one bool or integer")
         before, self.atomic = self.atomic, bool(flag)
@@ -201,37 +203,37 @@ cdef class StatefulTasklet(Tasklet):
         return id(self.context)
 
     def set_context(self, context):
-        """The contextvars.Context in which it will run. Raise RuntimeError if it runs already. Return the
-        tasklet."""
+        """Set the contextvars.Context in which the tasklet will run, and return the tasklet. Raise
+        RuntimeError if it has started."""
         if self.state not in (NEW, DONE):
             raise RuntimeError("the context of a tasklet that has started cannot be changed")
         self.context = context
         return self
 
     def context_run(self, function, /, *args, **kwargs):
-        """function(*args, **kwargs) in its context."""
+        """Call function(*args, **kwargs) in the tasklet's context."""
         if self.state == RUNNING or self.context is None:
             return function(*args, **kwargs)
         return self.context.run(function, *args, **kwargs)
 
     @property
     def restorable(self):
-        """It can be pickled: it has not started, or has ended."""
+        """Whether the tasklet can be pickled, because it has not started or has ended."""
         return self.carrier == NULL and self.state in (NEW, DONE)
 
     @property
     def recursion_depth(self):
-        """1 of one that has started, or 0."""
+        """1 if the tasklet has started, else 0."""
         return int(self.state not in (NEW, DONE))
 
     @property
     def nesting_level(self):
-        """1 of one that has started and does not run now, because it has its frames on a C stack, or 0."""
+        """1 if the tasklet has started and is not running, because its frames are on a C stack; else 0."""
         return int(self.carrier != NULL)
 
 
 cdef class TracedTasklet(StatefulTasklet):
-    """A base class of Stackless's tasklets: trace and profile functions of their own."""
+    """A base class of Stackless's tasklets, with their own trace and profile functions."""
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
         if unchecked_begin(self) < 0:

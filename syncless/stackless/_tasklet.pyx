@@ -33,7 +33,7 @@ cdef str HAS_C_STATE = "tasklet has C state on its stack: a greenlet stays where
 
 cdef class tasklet(TracedTasklet):
     """tasklet(func=None, args=None, kwargs=None)\n--\n\n\
-    A function that runs beside others. Call the tasklet with arguments to insert it."""
+    A function that runs concurrently with others. Call the tasklet with arguments to insert it."""
 
     def __init__(self, func=None, args=None, kwargs=None, *excess):
         at_most("tasklet", 3, excess)
@@ -50,8 +50,8 @@ cdef class tasklet(TracedTasklet):
     @cython.embedsignature(False)
     def bind(self, func=None, args=None, kwargs=None, *excess):
         """bind($self, func=None, args=None, kwargs=None)\n--\n\n\
-        Set the function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds.
-        Return the tasklet."""
+        Set the function that the tasklet runs; with `args` or `kwargs` the tasklet is alive, and paused.
+        bind(None) unbinds the function. Return the tasklet."""
         cdef bint gives = args is not None or kwargs is not None
         at_most("bind", 3, excess)
         if func is not None and not callable(func):
@@ -104,7 +104,7 @@ cdef class tasklet(TracedTasklet):
         return 0
 
     def setup(self, *args, **kwargs):
-        """Bind the arguments and insert the tasklet. Return it. Raise RuntimeError if it is alive."""
+        """Bind the arguments, insert the tasklet, and return it. Raise RuntimeError if it is alive."""
         if self.is_alive():
             raise RuntimeError("tasklet is alive")
         function = self.bound_function()
@@ -156,8 +156,8 @@ cdef class tasklet(TracedTasklet):
         return 0
 
     def insert(self):
-        """Put it at the end of its thread's run queue. One that sleeps is woken. Raise RuntimeError if it is
-        dead or blocked. Return the tasklet."""
+        """Append the tasklet to its thread's run queue, and return it. A sleeping tasklet is woken. Raise
+        RuntimeError if the tasklet is dead or blocked."""
         if self.state == PARKED and strcmp(self.why, "sleep") == 0:
             get_loop().wake(self, None)
             return self
@@ -176,8 +176,8 @@ cdef class tasklet(TracedTasklet):
         return 0
 
     def remove(self):
-        """Take it out of its thread's run queue: it is paused. The running one stops here. Raise RuntimeError
-        if it is blocked."""
+        """Pause the tasklet: remove it from its thread's run queue. The running tasklet stops here. Raise
+        RuntimeError if the tasklet is blocked."""
         cdef Thread state = here()
         if self.is_blocked():
             raise RuntimeError("You cannot remove a blocked tasklet.")
@@ -204,9 +204,9 @@ cdef class tasklet(TracedTasklet):
         return run_now(state, self, stays)
 
     def run(self):
-        """Run it now. The present tasklet goes to the end of the run queue, followed by the tasklets before
-        this one. A tasklet of another thread runs next in that thread. Return the `tempval` of the present
-        one."""
+        """Run the tasklet now. The current tasklet moves to the end of the run queue, followed by the
+        tasklets before this one. A tasklet of another thread runs next in that thread. Return the `tempval`
+        of the current tasklet."""
         cdef Thread state = here()
         self.check("run")
         if self.loop is not state.loop:
@@ -223,8 +223,8 @@ cdef class tasklet(TracedTasklet):
         return take_tempval(state.loop.current)
 
     def switch(self):
-        """Run it now, and pause the present tasklet. Raise RuntimeError if it belongs to another thread.
-        Return the `tempval` of the present one."""
+        """Run the tasklet now, and pause the current one. Raise RuntimeError if it belongs to another thread.
+        Return the `tempval` of the current tasklet."""
         cdef Thread state = here()
         self.check("run")
         if self.loop is not state.loop:
@@ -238,8 +238,8 @@ cdef class tasklet(TracedTasklet):
     @cython.embedsignature(False)
     def kill(self, pending=False, *excess, exception=TaskletExit, block=True, timeout=None):
         """kill($self, pending=False, *, exception=..., block=True, timeout=None)\n--\n\n\
-        Raise TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is
-        dead."""
+        Raise TaskletExit in the tasklet, now or when its turn comes (`pending`). Nothing happens if the
+        tasklet is dead."""
         at_most("kill", 1, excess)
         if isinstance(pending, (type, BaseException)) or (
             (self.spawned or self.is_main) and not isinstance(pending, bool)
@@ -260,7 +260,7 @@ cdef class tasklet(TracedTasklet):
     @cython.embedsignature(False)
     def raise_exception(self, exc_class=ABSENT, *args):
         """raise_exception($self, exc_class, *args)\n--\n\n\
-        Raise exc_class(*args) in it, now."""
+        Raise exc_class(*args) in the tasklet now."""
         if exc_class is ABSENT:
             required("raise_exception", "exc_class")
         if not (isinstance(exc_class, type) and issubclass(exc_class, BaseException)):
@@ -270,8 +270,9 @@ cdef class tasklet(TracedTasklet):
     @cython.embedsignature(False)
     def throw(self, exc=ABSENT, val=None, tb=None, pending=False, *excess):
         """throw($self, exc, val=None, tb=None, pending=False)\n--\n\n\
-        Raise the exception in it, now, or when its turn comes (`pending`). Raise RuntimeError if it is
-        dead, except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
+        Raise the exception in the tasklet, now or when its turn comes (`pending`). Raise RuntimeError if
+        the tasklet is dead, unless the exception is TaskletExit. A tasklet running in another thread gets
+        the exception when it next waits."""
         cdef Thread state = here()
         cdef BaseException exception
         at_most("throw", 4, excess)
@@ -306,8 +307,8 @@ cdef class tasklet(TracedTasklet):
     @cython.embedsignature(False)
     def bind_thread(self, thread_id=None, *excess):
         """bind_thread($self, thread_id=None)\n--\n\n\
-        Let a tasklet that has not started belong to another thread, by default this one. Raise
-        RuntimeError if it is in a run queue or has started, ValueError if there is no such thread."""
+        Move a tasklet that has not started to another thread, by default this one. Raise RuntimeError if
+        the tasklet is in a run queue or has started, ValueError if there is no such thread."""
         cdef Loop loop = here().loop
         at_most("bind_thread", 1, excess)
         thread_id = number_of_thread(thread_id)
@@ -413,7 +414,7 @@ cdef BytecodeLimit preemption(Thread state, BaseTasklet runner, timeout, bint so
 @cython.embedsignature(False)
 def schedule(retval=ABSENT, *excess):
     """schedule(retval=...)\n--\n\n\
-    Let the other ready tasklets run once. Return `retval`, or the present tasklet."""
+    Let the other ready tasklets run once. Return `retval`, or else the current tasklet."""
     cdef Thread state = here()
     at_most("schedule", 1, excess)
     cdef BaseTasklet me = running(state)
@@ -427,7 +428,7 @@ def schedule(retval=ABSENT, *excess):
 @cython.embedsignature(False)
 def schedule_remove(retval=ABSENT, *excess):
     """schedule_remove(retval=...)\n--\n\n\
-    Like schedule(), but pause the present tasklet until it is inserted again."""
+    Pause the current tasklet until it is inserted again; otherwise like schedule()."""
     cdef Thread state = here()
     at_most("schedule_remove", 1, excess)
     cdef BaseTasklet me = running(state)
@@ -452,14 +453,14 @@ cdef inline object held(BaseTasklet me, object retval):
 @cython.embedsignature(False)
 def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False, *excess):
     """run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False)\n--\n\n\
-    Run the others until none is ready and none waits for input, output or a time. Raise what no tasklet
-    has caught.
+    Run the other tasklets until none is ready and none waits for I/O or a time. Raise any exception that
+    no tasklet has caught.
 
-    `timeout`: a tasklet that runs more bytecodes than this in one turn is paused at its next call, jump back
-    or beginning of a function, and returned; with `soft` run() ends at its next switch instead, and returns
-    None. `totaltimeout`: in all their turns together. `threadblock`: while tasklets wait for channels, wait
-    for another thread that may meet them. `ignore_nesting` changes nothing: a tasklet can be interrupted at
-    any depth. A nested run() has no timeout of its own; the outer one applies.
+    `timeout`: pause and return a tasklet that runs more bytecodes than this in one turn, at its next call,
+    backward jump or function entry; with `soft`, run() ends at the next switch instead, and returns None.
+    `totaltimeout`: count the bytecodes of all turns together. `threadblock`: while tasklets wait for
+    channels, wait for another thread that may meet them. `ignore_nesting` has no effect: a tasklet can be
+    interrupted at any depth. A nested run() has no timeout of its own; the outer one applies.
     """
     cdef Thread state = here()
     cdef BaseTasklet me = running(state)
@@ -489,7 +490,7 @@ def getcurrent():
 
 
 def getmain():
-    """This thread's main tasklet."""
+    """Return this thread's main tasklet."""
     return here().loop.main
 
 
@@ -513,9 +514,9 @@ def get_thread_info(thread_id=None, flags=0, *excess):
     Return (main tasklet, current tasklet, run count) of a thread, by default this one. Raise RuntimeError,
     which is also a ValueError, if there is no such thread.
 
-    `flags` with bit 30 adds three figures of Stackless's C stacks, of which there are none here: always 0,
-    0 and None. Bit 31 adds a list: the tasklet whose run() has a timeout, or None, and all that are in
-    run(). It stays up to date, and must not be changed.
+    Bit 30 of `flags` adds three figures about Stackless's C stacks, which do not exist here: always 0, 0 and
+    None. Bit 31 adds a list: the tasklet whose run() has a timeout, or None, followed by all tasklets in
+    run(). The list stays up to date, and must not be changed.
     """
     cdef Thread state = here()
     at_most("get_thread_info", 2, excess)
@@ -540,8 +541,8 @@ def getthreads():
 
 
 def switch_trap(delta=0):
-    """Add a delta: while the sum of all deltas is not 0, a switch raises RuntimeError. Return the previous
-    sum."""
+    """Add `delta` to a counter: while the counter is not 0, a switch raises RuntimeError. Return its previous
+    value."""
     cdef Thread state = here()
     before = state.switch_trap
     state.switch_trap += delta
@@ -549,7 +550,7 @@ def switch_trap(delta=0):
 
 
 class atomic:
-    """with atomic(): the tasklet must not be preempted."""
+    """A context manager, ``with atomic():``, in which the tasklet must not be preempted."""
 
     def __enter__(self):
         self._tasklet = getcurrent()
@@ -562,15 +563,15 @@ class atomic:
 
 
 def getdebug():
-    """Return whether this is a debugging build of Stackless's interpreter: False."""
+    """Return False: this is not a debugging build of Stackless's interpreter."""
     return False
 
 
 def getuncollectables():
-    """Return the objects that Stackless could not free: an empty list."""
+    """Return the objects that Stackless could not free: always an empty list."""
     return []
 
 
 def enable_softswitch(flag):
-    """Greenlets switch on the C stack, always. Return False."""
+    """Return False: greenlets always switch on the C stack."""
     return False

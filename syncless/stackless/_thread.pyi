@@ -11,14 +11,14 @@ _ScheduleCallback = Callable[[Any, Any], object]
 
 def when_idle(loop: Loop) -> None: ...
 def set_schedule_callback(callback: _ScheduleCallback | None) -> _ScheduleCallback | None:
-    """Call callback(before, next) at each switch, in the tasklet that goes on; None stops that. It must not
-    switch. Return the previous callback."""
+    """Call callback(before, next) at each switch, in the tasklet that resumes; None stops that. The callback
+    must not switch. Return the previous callback."""
 
 def get_schedule_callback() -> _ScheduleCallback | None:
-    """Return the present callback, or None."""
+    """Return the current callback, or None."""
 
 class bomb:
-    """An exception as a value: a tasklet that receives it from a channel raises it."""
+    """An exception as a value, which a tasklet raises when it receives the bomb from a channel."""
 
     type: Any
     value: Any
@@ -30,8 +30,8 @@ class bomb:
 _ErrorHandler = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
 def set_error_handler(handler: _ErrorHandler | None) -> _ErrorHandler | None:
-    """handler(type, value, traceback) of exceptions that no tasklet has caught; None: they are raised in
-    run(). Return the last one."""
+    """Call handler(type, value, traceback) for exceptions that no tasklet has caught; None: raise them in
+    run(). Return the previous handler."""
 
 class Guard:
     """The attributes dont_raise, exception_handler and context_manager_getter of one tasklet."""
@@ -43,5 +43,5 @@ class Guard:
         args: tuple[Any, ...],
         kwargs: dict[str, Any] | None,
     ) -> Any:
-        """Call the function of a tasklet, inside the context manager that is made for the tasklet. An
-        exception of the context manager is raised."""
+        """Call the function of a tasklet, inside the context manager that is made for the tasklet. Exceptions
+        of the context manager itself are raised."""

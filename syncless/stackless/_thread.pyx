@@ -294,8 +294,8 @@ cdef int tell_of_switches(Thread state) except -1:
 
 
 def set_schedule_callback(callback):
-    """Call callback(before, next) at each switch, in the tasklet that goes on; None stops that. It must not
-    switch. Return the previous callback."""
+    """Call callback(before, next) at each switch, in the tasklet that resumes; None stops that. The callback
+    must not switch. Return the previous callback."""
     global schedule_callback
     if callback is not None and not callable(callback):
         raise TypeError("schedule callback must be callable")
@@ -307,7 +307,7 @@ def set_schedule_callback(callback):
 
 
 def get_schedule_callback():
-    """Return the present callback, or None."""
+    """Return the current callback, or None."""
     return schedule_callback
 
 
@@ -316,7 +316,7 @@ cdef object error_handler = None
 
 cdef class bomb:
     """bomb(type=None, value=None, traceback=None)\n--\n\n\
-    An exception as a value: a tasklet that receives it from a channel raises it."""
+    An exception as a value, which a tasklet raises when it receives the bomb from a channel."""
 
     def __init__(self, type=None, value=None, traceback=None):
         self.type, self.value, self.traceback = type, value, traceback
@@ -368,8 +368,8 @@ cdef int tell_uncaught(Loop loop, BaseTasklet one, BaseException exception) exce
 
 
 def set_error_handler(handler):
-    """handler(type, value, traceback) of exceptions that no tasklet has caught; None: they are raised in
-    run(). Return the last one."""
+    """Call handler(type, value, traceback) for exceptions that no tasklet has caught; None: raise them in
+    run(). Return the previous handler."""
     global error_handler
     if handler is not None and not callable(handler):
         raise TypeError("error handler must be callable")
@@ -381,8 +381,8 @@ cdef class Guard:
     """The attributes dont_raise, exception_handler and context_manager_getter of one tasklet."""
 
     def __call__(self, BaseTasklet one, function, tuple args, dict kwargs):
-        """Call the function of a tasklet, inside the context manager that is made for the tasklet. An
-        exception of the context manager is raised."""
+        """Call the function of a tasklet, inside the context manager that is made for the tasklet. Exceptions
+        of the context manager itself are raised."""
         if self.context_manager_getter is None:
             return self.call_caught(one, function, args, kwargs)
         with self.context_manager_getter(one):

@@ -1,6 +1,7 @@
-"""Code that holds the loop: where, how often and for how long, and a fix.
+"""Finds code that blocks the loop: where, how often and for how long, with a suggested fix.
 
-A fix names packages as programs import them; knownlibraries.py says which of them patch_native() may change.
+The fix names packages as programs import them; knownlibraries.py says which of them patch_native() may
+change.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SHOWN_FRAMES = 40
 
 
 class Stall(NamedTuple):
-    """Code that holds the loop, as it was seen while it did."""
+    """Code that blocks the loop, as observed while the loop was blocked."""
 
     seconds: float
     """For how long it has held the loop."""
@@ -51,17 +52,17 @@ class Stall(NamedTuple):
 
     @property
     def place(self) -> str:
-        """In words: the Python function, and where the program has called it."""
+        """The Python function, and where the program has called it, in words."""
         return f"{self.line}, called from {self.caller}" if self.caller else self.line
 
     @property
     def function(self) -> str:
-        """The Python function: its file and name."""
+        """The file and name of the Python function."""
         return re.sub(r":\d+ in ", " in ", self.line)
 
     @property
     def blocker(self) -> str:
-        """In words: the C function that was called, or the Python function."""
+        """The C function that was called, or else the Python function, in words."""
         found = _outermost(self.frames or [])
         if found is None:
             return self.place
@@ -70,12 +71,12 @@ class Stall(NamedTuple):
 
     @property
     def cure(self) -> str:
-        """A remedy, in words."""
+        """The fix, in words."""
         return UNREAD if self.frames is None else cure_of(self.frames)
 
     @property
     def text(self) -> str:
-        """The Python stack, and what it is in."""
+        """The Python stack, the C function if any, and the fix."""
         inside = f"  in C: {self.blocker}\n" if self.frames else ""
         return f"{self.stack}{inside}  fix: {self.cure}\n"
 
@@ -85,7 +86,8 @@ def _base(path: str) -> str:
 
 
 def _outermost(frames: Frames) -> Frame | None:
-    """Return the library's function that the extension module has called; without one, the nearest to it."""
+    """Return the library function that the extension module has called, or else the function nearest to
+    it."""
     libraries = [frame for frame in frames if not is_extension(frame[1]) and not is_libc(frame)]
     named = [frame for frame in libraries if frame[0]] or libraries or frames
     return named[-1] if named else None
@@ -96,8 +98,7 @@ def _line(frame: FrameType) -> str:
 
 
 def _caller(frame: FrameType) -> str:
-    """Return the line of the program that a function of Python or of a package works for; "" if it is none of
-    those."""
+    """Return the program's line that has called installed code, or "" if the frame is the program's own."""
     each: FrameType | None = frame
     while each is not None and is_installed(each.f_code.co_filename):
         each = each.f_back
@@ -105,14 +106,14 @@ def _caller(frame: FrameType) -> str:
 
 
 def _is_between(path: str) -> bool:
-    """Return whether it only hands on calls of Python, or may have left something on the stack, as the
-    engine."""
+    """Return whether the object only passes calls on from Python, or is the engine, which may have left
+    frames on the stack."""
     return _base(path).startswith(("libffi", "_ctypes")) or path.startswith(OWN)
 
 
 def _c_functions(thread: int, number: int) -> Frames | None:
-    """Return those that the thread is in; none if it runs Python, which calls libc for the GIL and for the
-    time. None if that cannot be found out."""
+    """Return the C functions that the thread is in, or None if they cannot be read. The list is empty while
+    the thread runs Python, which calls libc for the GIL and the time."""
     stack = None if native_stack is None else native_stack(thread, number)
     if stack is None:
         return None
@@ -123,9 +124,9 @@ def _c_functions(thread: int, number: int) -> Frames | None:
 
 
 def stall_of(thread: int, number: int, seconds: float, stack: bool = True) -> Stall | None:
-    """Return the code that has held the loop of a thread for `seconds`. `thread` and `number` are the results
-    of threading.get_ident() and get_native_id() in that thread. None if it runs neither Python nor a function
-    of C that a tasklet was made of."""
+    """Return the code that has blocked the loop of a thread for `seconds`. `thread` and `number` are the
+    results of threading.get_ident() and get_native_id() in that thread. Return None if the thread runs
+    neither Python nor a tasklet made of a C function."""
     frame = _current_frames().get(thread)
     if frame is None:
         frames = _c_functions(thread, number)
@@ -138,8 +139,8 @@ def stall_of(thread: int, number: int, seconds: float, stack: bool = True) -> St
 class Watch:
     """Watch(seconds, report): an OS thread that watches the loop of the thread that makes it.
 
-    report(stall, has_ended) is called in it once while code holds the loop for longer than `seconds`, and
-    once afterwards with how long it did. With `to_the_end` it goes on looking until then.
+    The watch calls report(stall, has_ended) once while code blocks the loop for longer than `seconds`, and
+    once afterwards with the total time. With `to_the_end` it keeps taking samples until the code has ended.
     """
 
     def __init__(self, seconds: float, report: Callable[[Stall, bool], object], to_the_end: bool = False):
@@ -188,7 +189,8 @@ class Watch:
 
 
 class Blockers:
-    """Gathers what holds this thread's loop for longer than `milliseconds`: where, how often, how long."""
+    """Records what blocks this thread's loop for longer than `milliseconds`: where, how often and for how
+    long."""
 
     def __init__(self, milliseconds: float = 50):
         self.seconds = milliseconds / 1000
@@ -212,9 +214,9 @@ class Blockers:
                 place.setdefault((part.blocker, part.cure), []).append(part.seconds)
 
     def _parts(self, looks: Sequence[Stall]) -> list[Stall]:
-        """Return a part for each place that the looks found, with its time, the longest first. A place counts
-        as a part of a longer one if it had less than the time that matters, or if it is a computation in
-        Python in the same function."""
+        """Return one stall for each sampled place, with its total time, the longest first. A place is
+        merged into a longer one if it took less than the time limit, or if both compute in the same Python
+        function."""
         places: dict[str, list[Stall]] = {}
         for look in looks:
             places.setdefault(look.place, []).append(look)
@@ -234,8 +236,8 @@ class Blockers:
         return parts
 
     def report(self) -> str:
-        """Return a table in words: each place in the program once, with the function that took most of its
-        time; the worst first."""
+        """Return a table as text: each place in the program once, with the function that took most of its
+        time, the slowest place first."""
         if not self._found:
             return f"blockers: nothing blocked the loop for {self.seconds * 1000:.0f} ms or longer\n"
         rows = [f"blockers: code that blocked the loop for {self.seconds * 1000:.0f} ms or longer\n"]
@@ -285,7 +287,7 @@ def clean(name: str | None) -> str:
 
 
 def is_libc(frame: Frame) -> bool:
-    """Return whether it is a function of libc, or stands in the place of one."""
+    """Return whether the frame is a function of libc, or replaces one."""
     name, path = frame
     return os.path.basename(path).startswith(LIBC) or clean(name) in WAITS | THREADS | OTHERS
 
@@ -300,7 +302,7 @@ def _package(extension: str) -> str:
 
 
 def cure_of(frames: Frames) -> str:
-    """Return the remedy. Without frames the thread runs Python."""
+    """Return the fix, in words. Without frames the thread runs Python."""
     if not frames:
         return PYTHON
     calls = [clean(frame[0]) for frame in frames if is_libc(frame)]

@@ -1,4 +1,5 @@
-"""RLock, BoundedSemaphore, Condition and Barrier of threading, for tasklets in one or several OS threads."""
+"""RLock, BoundedSemaphore, Condition and Barrier, like those of threading, for tasklets in one or several OS
+threads."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class RLock:
         return True
 
     def release(self) -> None:
-        """Release the lock. Release the lock. Raise RuntimeError if the running tasklet does not hold it."""
+        """Release the lock. Raise RuntimeError if the running tasklet does not hold it."""
         if self._owner is not current() or not self._count:
             raise RuntimeError("cannot release un-acquired lock")
         self._count -= 1
@@ -70,14 +71,14 @@ class RLock:
 
 
 class BoundedSemaphore(Semaphore):
-    """A Semaphore that never gets more units than it started with, like threading.BoundedSemaphore."""
+    """A Semaphore that never exceeds its initial value, like threading.BoundedSemaphore."""
 
     def __init__(self, value: int = 1):
         super().__init__(value)
         self._initial = value
 
     def release(self, n: int = 1) -> None:
-        """Give back n units. Raise ValueError if there would be more than at the start."""
+        """Give back n units. Raise ValueError if the semaphore would exceed its initial value."""
         if self.value + n > self._initial:
             raise ValueError("Semaphore released too many times")
         super().release(n)
@@ -89,8 +90,8 @@ class BoundedSemaphore(Semaphore):
 
 
 class Condition:
-    """A condition that tasklets wait for until another tasklet notifies them, like threading.Condition.
-    Without a lock it makes an RLock."""
+    """A condition that tasklets wait for until another tasklet notifies them, like threading.Condition. It
+    makes an RLock unless a lock is given."""
 
     def __init__(self, lock: Any = None):
         self._lock = RLock() if lock is None else lock
@@ -113,8 +114,8 @@ class Condition:
         """Release the lock, wait for notify() for at most `timeout` seconds, and reacquire the lock. Return
         False after the timeout.
 
-        An interrupted tasklet holds the lock again when the exception is raised. If it had been notified, the
-        next waiter is notified instead.
+        An interrupted tasklet reacquires the lock before the exception is raised. If the tasklet had been
+        notified, the next waiter is notified instead.
         """
         if not self._owned():
             raise RuntimeError("cannot wait on un-acquired lock")
@@ -160,7 +161,7 @@ class Condition:
         return result
 
     def notify(self, n: int = 1) -> None:
-        """Wake up to `n` waiters, the longest waiter first."""
+        """Wake up to `n` waiters, in FIFO order."""
         if not self._owned():
             raise RuntimeError("cannot notify on un-acquired lock")
         with contextlib.suppress(
@@ -174,7 +175,7 @@ class Condition:
 
 
 class Barrier(class_of(threading, "Barrier")):  # type: ignore[misc]
-    """Tasklets wait for each other until there are `parties` of them (threading.Barrier, whose
+    """Makes tasklets wait for each other until `parties` of them have arrived (like threading.Barrier, whose
     BrokenBarrierError it raises)."""
 
     def __init__(self, parties: int, action: Callable[[], None] | None = None, timeout: float | None = None):

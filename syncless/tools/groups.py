@@ -22,15 +22,15 @@ class _Stop(BaseException):
 
 
 class TaskGroup:
-    """A group of tasklets: its block ends when all tasklets spawned in it have ended::
+    """A group of tasklets whose block ends when all tasklets spawned in it have ended::
 
         with TaskGroup() as group:
             group.spawn(fetch, "one")
             group.spawn(fetch, "two")
 
-    The first exception of a child ends the others and the block, wherever they wait, and all exceptions are
-    raised as an ExceptionGroup (on Python 3.10 only the first one). An exception of the block ends the
-    children, and is raised alone if they did not fail.
+    The first exception of a child ends the other children and the block, wherever they wait, and all
+    exceptions are raised as an ExceptionGroup (on Python 3.10, only the first one). An exception of the block
+    ends the children, and is raised alone unless a child fails too.
     """
 
     def __init__(self) -> None:

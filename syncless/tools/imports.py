@@ -1,5 +1,5 @@
-"""Changes to modules that may not have been imported yet, or not executed yet: they are made as soon as they
-are. The patch uses this, and otherhubs.py, which the server uses without the patch."""
+"""Changes modules as soon as they have been imported and executed. The patch uses this module; so does
+otherhubs.py, which the server uses without the patch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class _ChangesModule:
-    """Finds one module as the others would, and changes it after it has been executed: finder and loader of
-    the import system."""
+    """A finder and loader of the import system that finds one module through the other finders, and changes
+    it after it has been executed."""
 
     def __init__(
         self, name: str, change: Callable[[Any], None], around: Callable[[], AbstractContextManager[None]]
@@ -86,8 +86,8 @@ def loaded(name: str) -> Any:
 def when_executed(
     name: str, change: Callable[[Any], None], around: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> Callable[[], None] | None:
-    """Call change(module) now, and return None; or when the module is imported for the first time, executed
-    inside `around`, and return a function that takes this back."""
+    """Call change(module) now, if the module has been executed, and return None. Otherwise call it after the
+    first import, which runs inside `around`, and return a function that cancels this."""
     if loaded(name) is not None:
         change(sys.modules[name])
         return None

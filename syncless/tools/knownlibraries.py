@@ -1,7 +1,7 @@
-"""Which C libraries patch_native() may change: safe, with care, or refused, with the reason and how it was
-tested.
+"""Lists which C libraries patch_native() may change: safe, with care, or refused, with the reason and how
+this was tested.
 
-The table of docs/reference/blocking.md is made of this one, and blockers are fixed by it.
+The table in docs/reference/blocking.md and the fixes of blockers.py come from this one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SAFE, CARE, REFUSED = "safe", "care", "refused"
 
 
 class Library(NamedTuple):
-    """A library, or several of one kind."""
+    """A row of the table: a library, or several of one kind."""
 
     name: str
     """The module by which it is used; or its file, for one that has none."""
@@ -35,7 +35,7 @@ class Library(NamedTuple):
     """A pattern for the beginning of the name of the client library that the module is linked against."""
 
     def owns(self, path: str) -> bool:
-        """Return whether a loaded object belongs to it."""
+        """Return whether a loaded object belongs to this library."""
         file = path.rpartition("/")[2]
         return is_in(self.name, path) or bool(self.files and re.fullmatch(self.files, file))
 
@@ -184,8 +184,8 @@ def refuse(name: str) -> None:
 
 
 def is_in(module: str, path: str) -> bool:
-    """Return whether a loaded object is the module, or lies in the package of that name. Any other folder may
-    have the same name, such as that of a project."""
+    """Return whether a loaded object is the module, or lies in the package of that name. Folders of that name
+    elsewhere do not count."""
     inside = "/" + module.replace(".", "/")
     below = below_sys_path(path)
     folder, _, file = below.rpartition("/")
@@ -196,8 +196,8 @@ def is_in(module: str, path: str) -> bool:
 
 
 def below_sys_path(path: str) -> str:
-    """Return the path of an extension module below the folder that it is imported from, with a slash before
-    it; only the file's name, if there is no such folder."""
+    """Return the path of an extension module below its `sys.path` entry, with a leading slash, or only the
+    file name if there is none."""
     return _below(path, tuple(sys.path))
 
 
@@ -209,7 +209,7 @@ def _below(path: str, folders: tuple[str, ...]) -> str:
 
 
 def library(name: str) -> Library | None:
-    """Return the row of a library, by the module or by the file that a program names."""
+    """Return the row of a library, given the module or the file that a program names."""
     base = name.rpartition("/")[2]
     for row in LIBRARIES:
         if row.name == name or (row.verdict == REFUSED and re.fullmatch(row.files, base + ".")):
@@ -232,7 +232,7 @@ def user(path: str) -> Library | None:
 
 
 def is_refused(path: str) -> bool:
-    """Return whether a loaded object is never patched: as the table says, or a part of Python or of
+    """Return whether a loaded object is never patched: the table refuses it, or it is part of Python or of
     syncless."""
     folder, _, file = path.rpartition("/")
     if os.path.basename(folder) == "lib-dynload" or path.startswith(OWN):

@@ -1,4 +1,4 @@
-"""offload: functions whose calls run in real OS threads, while the calling tasklet waits and others go on."""
+"""offload: runs the calls of functions in real OS threads, while the calling tasklet waits and others run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _call(function: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, A
 
 
 class Offload:
-    """Threads for the calls of some functions: at most `threads`, named after `name`."""
+    """A pool of at most `threads` OS threads, named after `name`, that run the calls of some functions."""
 
     def __init__(self, threads: int = THREADS, name: str = "offload"):
         if threads < 1:
@@ -53,8 +53,8 @@ class Offload:
         return executor
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """function(*args, **kwargs) in one of the threads. A tasklet that is killed or late goes on at once:
-        a call that is still queued is dropped, one that has begun runs to its end."""
+        """Return function(*args, **kwargs), called in one of the threads. A tasklet that is killed or times
+        out resumes immediately: a queued call is dropped; a started call runs to its end."""
         if not may_park() or _get_os_ident() in _inside:
             return function(*args, **kwargs)
         future = self._executor.submit(_call, function, args, kwargs)
@@ -65,8 +65,8 @@ class Offload:
             raise
 
     def wrap(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Return the function, whose calls run in these threads. Raise TypeError for one that returns a
-        generator or a coroutine, whose code would run elsewhere."""
+        """Return a wrapper that calls the function in these threads. Raise TypeError if the function returns
+        a generator or a coroutine, because its code would run elsewhere."""
         import inspect  # takes long to load
 
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
@@ -92,7 +92,7 @@ class Offload:
         self.end()
 
     def end(self) -> None:
-        """No more calls are taken. Threads end when they have made theirs."""
+        """Refuse further calls. The threads end after the calls that are queued."""
         self._executor.shutdown(wait=False)
 
 
@@ -109,8 +109,8 @@ def offload(
 def offload(
     function: Callable[..., Any] | None = None, *, threads: int = THREADS, name: str | None = None
 ) -> Any:
-    """A decorator: each call of the function runs in a real OS thread, while the calling tasklet waits for
-    its result and other tasklets run. For functions that wait or compute in C::
+    """Decorate a function so that each call runs in a real OS thread, while the calling tasklet waits for the
+    result and other tasklets run. Use it for functions that wait or compute in C::
 
         @offload
         def thumbnail(data): ...

@@ -1,9 +1,8 @@
-"""gevent and eventlet beside us: a warning when a hub of theirs begins to run in a thread that has a loop of
-ours.
+"""Warns when a hub of gevent or eventlet begins to run in a thread that has a syncless loop.
 
-Both hubs wait in C until their own greenlets are ready. While one runs, no tasklet of the thread does. Their
-import alone harms nobody, nor does a hub that waits in our loop (contrib/gevent.py). Both the server and the
-patch ask for the warning.
+Both hubs wait in C until their own greenlets are ready; meanwhile, no tasklet of the thread runs. Importing
+these libraries is harmless, as is a hub that waits in our loop (contrib/gevent.py). Both the server and the
+patch enable the warning.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def _watch(library: str, kind: str, method: str, module: Any) -> None:
 
 
 def watch_hubs() -> None:
-    """From now on, for as long as the process lives."""
+    """Warn about such hubs from now on, until the process ends."""
     for library, (module, kind, method) in HUBS.items():
         if library not in _watched:
             _watched.add(library)

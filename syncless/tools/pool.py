@@ -70,7 +70,7 @@ class Pool:
         return results
 
     def _work(self, work: Callable[[], None], items: int) -> None:
-        """Run it in as many tasklets as the pool and the work allow, until all have ended."""
+        """Call work() in as many tasklets as the pool and the items allow, until all have ended."""
         failed: list[BaseException] = []
 
         def quietly() -> None:
@@ -103,7 +103,7 @@ class Pool:
             raise failed[0]
 
     def imap(self, function: Callable[..., T], *iterables: Iterable[Any]) -> Iterator[T]:
-        """Like map(), but yield the results one by one, in order, while later results are computed."""
+        """Yield the results of map() one by one, in order, while later results are computed."""
         waiting: dict[int, T] = {}
         wanted = 0
         for number, value in self._each(function, iterables):
@@ -113,7 +113,7 @@ class Pool:
                 wanted += 1
 
     def imap_unordered(self, function: Callable[..., T], *iterables: Iterable[Any]) -> Iterator[T]:
-        """Like imap(), but in the order in which the results are ready."""
+        """Yield the results of imap() as soon as each is ready, in any order."""
         for _, value in self._each(function, iterables):
             yield value
 
@@ -166,7 +166,7 @@ class Pool:
             tasklet.kill()
 
     def free_count(self) -> int:
-        """Return the number of tasklets that the pool has room for."""
+        """Return how many more tasklets fit into the pool."""
         return self._room.value
 
     def __len__(self) -> int:

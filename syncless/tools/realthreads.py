@@ -1,7 +1,7 @@
-"""An executor whose calls run in real OS threads, also under the patch, where a thread is a tasklet.
+"""An executor whose calls run in real OS threads even under the patch, where a thread is a tasklet.
 
-Takes calls from any thread. Gives futures of the standard library; a tasklet that waits for one parks. The
-threads belong to a pool of the engine (_core/calls/threads.py).
+Any thread may submit calls. The futures are those of the standard library; a tasklet that waits for a future
+parks. The threads belong to a pool of the engine (_core/calls/threads.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class _ParkingFuture(Future[T]):
-    """result() and exception() park a tasklet, with and without the patch."""
+    """A future whose result() and exception() park a tasklet, with and without the patch."""
 
     _ended: Event | None = None
     """Set when it is done, if a tasklet has waited for that."""
@@ -41,7 +41,7 @@ class _ParkingFuture(Future[T]):
         return super().exception(self._wait(timeout))
 
     def _wait(self, timeout: float | None) -> float | None:
-        """Return how long to wait in C after that: not at all if it was a tasklet that waited here."""
+        """Park until the call has ended, if the caller is a tasklet. Return the time left to wait in C."""
         if self.done() or not may_park():
             return timeout
         if self._ended is None:
@@ -57,7 +57,7 @@ class _ParkingFuture(Future[T]):
 
 
 class _Worker:
-    """Lives as long as a thread in which an executor has made a call."""
+    """The state of one thread of an executor; it lives as long as the thread."""
 
     def __init__(self, name: str):
         self.thread = threading.current_thread()
@@ -71,7 +71,7 @@ class _Worker:
 
 
 class _Call(Generic[T]):
-    """A call on its way to a thread."""
+    """A call that waits for a thread or runs in it."""
 
     def __init__(self, executor: RealThreadPoolExecutor, function: Callable[[], T]):
         self.executor = executor
@@ -96,8 +96,9 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
     code that waits or computes in C and releases the GIL.
 
     A tasklet parks in result() and exception() of the futures; other waits for them (as_completed) park under
-    the patch. A call has a copy of the context of submit(). A thread that has had nothing to do for ten
-    seconds ends. After an `initializer` has failed, the executor is broken, as the standard library's.
+    the patch. Each call runs in a copy of the context in which submit() was called. A thread ends after it
+    has been idle for ten seconds. If an `initializer` fails, the executor is broken, as in the standard
+    library.
     """
 
     def __init__(
@@ -120,7 +121,8 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
         _executors.add(self)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Return the future of fn(*args, **kwargs) in a thread. Raise RuntimeError after shutdown()."""
+        """Call fn(*args, **kwargs) in a thread, and return its future. Raise RuntimeError after
+        shutdown()."""
         look()
         if self._refusal is not None:
             raise self._refusal.with_traceback(None)
@@ -136,7 +138,8 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Refuse further calls. Wait for the pending calls, or cancel those that have not begun."""
+        """Refuse further calls. Wait for pending calls, and cancel those that have not begun, as
+        requested."""
         look()
         if self._refusal is None:
             self._refusal = RuntimeError("cannot schedule new futures after shutdown")
@@ -155,7 +158,7 @@ class RealThreadPoolExecutor(ThreadPoolExecutor):
                 pass
 
     def _begin_in_thread(self) -> None:
-        """Called in the thread before a call."""
+        """Call the initializer once in each thread."""
         if hasattr(self._here, "worker"):
             return
         if isinstance(self._refusal, BrokenThreadPool):

@@ -1,12 +1,12 @@
-"""Frozen dataclasses of modules that each server imports.
+"""Cheap frozen dataclasses for the modules that every server imports.
 
-Fact: dataclasses imports inspect, and that ast, dis and tokenize: a tenth of all that `import syncless.wsgi`
-costs. Decision: a record has the methods that a frozen dataclass has, made here, and becomes a real dataclass
-as soon as somebody asks for its fields, such as dataclasses.fields(), replace() or a class that extends it.
-Price: this file. Guarded by tests/tools/test_records.py and tests/test_lean.py.
+Fact: dataclasses imports inspect, which imports ast, dis and tokenize; they account for a tenth of the cost
+of `import syncless.wsgi`. Decision: this module makes the methods of a frozen dataclass; a record becomes a
+real dataclass only when its fields are first read, for example by dataclasses.fields(), replace() or a
+subclass. Price: this file. Guarded by tests/tools/test_records.py and tests/test_lean.py.
 
-Defaults must be immutable: a record takes them as they are. The types of fields must be strings (`from
-__future__ import annotations`).
+Defaults must be immutable, because records share them. The types of fields must be strings (`from __future__
+import annotations`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ else:
 
 
 class _Fields:
-    """In the place of `__dataclass_fields__`: its first reader gets a real dataclass."""
+    """A stand-in for `__dataclass_fields__` that makes a real dataclass when it is first read."""
 
     def __get__(self, instance: object, owner: type) -> Any:
         import dataclasses

@@ -15,8 +15,7 @@ T = TypeVar("T")
 
 
 class AsyncResult(Generic[T]):
-    """A value or an exception that is set once. Any number of tasklets, also of other threads, may wait for
-    it."""
+    """A value or an exception that is set once. Any number of tasklets, in any threads, may wait for it."""
 
     def __init__(self) -> None:
         self._done = Event()
@@ -44,7 +43,7 @@ class AsyncResult(Generic[T]):
         self._set(None, exception)
 
     def __call__(self, source: Tasklet[T]) -> None:
-        """Take over the result or exception of a tasklet. Called as its done callback."""
+        """Take over the result or exception of a tasklet, as its done callback."""
         exception = source.exception()
         if isinstance(exception, TaskletExit):  # which would end the tasklet that asks for the result
             killed = TaskletKilled(f"{source.name} was killed")
@@ -53,8 +52,8 @@ class AsyncResult(Generic[T]):
         self._set(None if exception else source.result(), exception)
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """Return the value, or raise the exception. Raise TimeoutError if it is not set within `timeout`
-        seconds; without `block`, immediately."""
+        """Return the value, or raise the exception. Raise TimeoutError if the result is not set within
+        `timeout` seconds, or immediately unless `block`."""
         if not self._done.is_set() and not (block and self._done.wait(timeout)):
             raise TimeoutError("the result is not ready yet")
         if self._exception is not None:
@@ -65,20 +64,20 @@ class AsyncResult(Generic[T]):
         return self.get(False)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set, at most `timeout` seconds. Return whether it is."""
+        """Wait until the result is set, for at most `timeout` seconds. Return whether it is set."""
         return self._done.wait(timeout)
 
     def ready(self) -> bool:
-        """Return whether it is set."""
+        """Return whether the result is set."""
         return self._done.is_set()
 
     def successful(self) -> bool:
-        """Return whether it is set, to a value."""
+        """Return whether the result is a value rather than an exception."""
         return self._done.is_set() and self._exception is None
 
     @property
     def value(self) -> T | None:
-        """The value, or None."""
+        """The value, or None if there is none."""
         return self._value  # type: ignore[no-any-return]
 
     @property
@@ -86,8 +85,8 @@ class AsyncResult(Generic[T]):
         return self._exception
 
     def add_done_callback(self, callback: Callable[[AsyncResult[T]], object]) -> None:
-        """Call `callback(result)` when the result is set; immediately if it is. The callback must not block;
-        its errors are reported."""
+        """Call `callback(result)` when the result is set, or immediately if it is already set. The callback
+        must not block; its errors are reported."""
         told = self._callbacks.setdefault(callback, lambda _: callback(self))
         self._done.add_done_callback(told)
 

@@ -1,5 +1,5 @@
-"""The functions by which asyncio notes, for an OS thread, which loop runs and which task is its current one;
-and which tasks there are.
+"""Gives access to asyncio's records of the running loop and the current task of an OS thread, and of all
+tasks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from syncless._core.cpython.functions import original_of
 
 
 def note_of_running_loop(events: ModuleType) -> Callable[[Any], None]:
-    """Return the original `_set_running_loop(loop)` of asyncio.events; the loop is None for no loop."""
+    """Return the original `_set_running_loop(loop)` of asyncio.events, which accepts None for no loop."""
     note: Callable[[Any], None] = original_of(events._set_running_loop)
     return note
 
@@ -23,7 +23,7 @@ def note_of_running_loop(events: ModuleType) -> Callable[[Any], None]:
 if SWAPS_CURRENT_TASK:
 
     def swap_current_task(loop: Any, task: Any) -> Any:
-        """Make it the loop's current task, None for no task. Return the last one."""
+        """Make `task` the loop's current task (None: no task). Return the previous one."""
         tasks: Any = sys.modules["asyncio.tasks"]
         try:
             return tasks._swap_current_task(loop, task)
@@ -33,7 +33,7 @@ if SWAPS_CURRENT_TASK:
 else:
 
     def swap_current_task(loop: Any, task: Any) -> Any:
-        """Make it the loop's current task, None for no task. Return the last one."""
+        """Make `task` the loop's current task (None: no task). Return the previous one."""
         notes = sys.modules["asyncio.tasks"]._current_tasks
         before = notes.pop(loop, None)
         if task is not None:
@@ -42,7 +42,8 @@ else:
 
 
 def current_tasks() -> dict[Any, Any] | None:
-    """Return the dict of asyncio's C functions: loop -> its current task. Python 3.14 has no such dict."""
+    """Return the dict in which asyncio's C functions keep the current task of each loop. Python 3.14 has no
+    such dict."""
     if THREAD_HAS_CURRENT_TASK:
         return None
     found: dict[Any, Any] | None = getattr(sys.modules.get("_asyncio"), "_current_tasks", None)
@@ -50,7 +51,8 @@ def current_tasks() -> dict[Any, Any] | None:
 
 
 def listing_of(task: Any) -> tuple[set[Any] | None, Any]:
-    """Return the set behind asyncio.all_tasks(), and the task's entry in it; no set since Python 3.14."""
+    """Return the set behind asyncio.all_tasks() and the task's entry in it, or (None, None) since Python
+    3.14."""
     tasks: Any = sys.modules["asyncio.tasks"]
     if THREAD_HAS_CURRENT_TASK:
         return None, None

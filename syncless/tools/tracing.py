@@ -1,7 +1,7 @@
-"""A trace of a thread's tasklets as Chrome has them, and Perfetto opens: what each did and waited for.
+"""Traces what the tasklets of a thread do and wait for, in the format of Chrome, which Perfetto opens.
 
-Takes a Tracer's spans, and what a watch of the loop has seen. Gives events as dicts, and as text: a JSON
-array with an event on each line.
+The spans come from a Tracer and from a watch of the loop. The events are dicts, or text: a JSON array with an
+event on each line.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LINES = 500
 
 
 def trace(seconds: float) -> list[dict[str, Any]]:
-    """Return the events of the next seconds; the others go on meanwhile. Each tasklet is a thread of the
-    trace, and thread 0 is the code that held the loop."""
+    """Return the events of the next seconds, while other tasklets run. Each tasklet is a thread of the trace;
+    thread 0 shows the code that blocked the loop."""
     stalls: list[dict[str, Any]] = []
 
     def note(stall: Stall, has_ended: bool) -> None:
@@ -70,13 +70,13 @@ def _span(number: int, name: str, kind: str, since: float, seconds: float, args:
 
 
 def as_json(events: Iterable[dict[str, Any]]) -> list[str]:
-    """Lines of text."""
+    """Return the events as lines of JSON."""
     lines = [json.dumps(event) for event in events]
     return ["[\n", *(f"{line},\n" for line in lines[:-1]), *(f"{line}\n" for line in lines[-1:]), "]\n"]
 
 
 def tell(seconds: float) -> None:
-    """Write a trace of the next seconds to stdout. Called in a console."""
+    """Write a trace of the next seconds to stdout, for the console."""
     lines = as_json(trace(seconds))
     for first in range(0, len(lines), LINES):
         sys.stdout.write("".join(lines[first : first + LINES]))

@@ -14,7 +14,7 @@ from syncless._core.wait.sync import Event
 
 
 class Waitable(Protocol):
-    """Tasklets, Events, and whatever else has these three methods."""
+    """Tasklets, Events, and any other object with these three methods."""
 
     def ready(self) -> bool: ...
     def add_done_callback(self, callback: Any, /) -> None: ...
@@ -67,8 +67,8 @@ def wait(objects: Iterable[W], timeout: float | None = None, count: int | None =
 
 
 def iwait(objects: Iterable[W], timeout: float | None = None, count: int | None = None) -> Iterator[W]:
-    """Yield the objects as they become ready: all, or the first `count`, or those of the next `timeout`
-    seconds in all."""
+    """Yield the objects as they become ready: all, or only the first `count`, or only those that are ready
+    within `timeout` seconds."""
     waited = list(objects)
     left = len(waited) if count is None else min(count, len(waited))
     until = None if timeout is None else time.monotonic() + timeout
@@ -87,7 +87,7 @@ def join_all(
 ) -> list[Tasklet[Any]]:
     """Wait until all tasklets have ended, for at most `timeout` seconds in all. Return the ended tasklets.
 
-    With `raise_error`, raise the first exception that ends one of them immediately.
+    With `raise_error`, raise the first exception that ends a tasklet immediately.
     """
     pending = list(tasklets)
     if not raise_error:

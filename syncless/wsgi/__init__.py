@@ -1,4 +1,5 @@
-"""The web server: ``serve(application)`` and, for more than one or inside a larger program, ``Server``."""
+"""The web server: Provides ``serve(application)``, and ``Server`` for several servers or for use inside a
+larger program."""
 
 from syncless.apps.loading import ApplicationFailed, ApplicationNotFound
 from syncless.apps.wsgi.adapt import as_wsgi

@@ -1,4 +1,4 @@
-"""``python -m syncless.wsgi module``: the name that this command had in the original Syncless."""
+"""Runs ``python -m syncless.wsgi module``, the name of this command in the original Syncless."""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""Files and codings, for any kind of application."""
+"""Static files and content codings, for any kind of application."""

@@ -1,4 +1,5 @@
-"""Content codings: which ones a client accepts (RFC 9110, 12.5.3), and which media types gain by them."""
+"""Content codings: which ones a client accepts (RFC 9110, 12.5.3), and which media types are worth
+compressing."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ _GAIN = frozenset(
 
 @lru_cache(256)
 def accepted(field: str, offered: tuple[str, ...] = CODINGS) -> tuple[str, ...]:
-    """Return the offered codings that an Accept-Encoding field allows and prefers to none at all, the best
-    first; where the client has no preference, in the order in which they are offered."""
+    """Return the offered codings that an Accept-Encoding field allows and prefers to no coding, the best
+    first. Codings of equal weight stay in the order of `offered`."""
     given: dict[str, float] = {}
     for item in field.split(","):
         found = _ITEM.fullmatch(item)
@@ -35,14 +36,14 @@ def accepted(field: str, offered: tuple[str, ...] = CODINGS) -> tuple[str, ...]:
 
 @lru_cache(256)
 def gains(media_type: str) -> bool:
-    """Return whether bodies of this type become smaller: text and its kin; not what is compressed in
-    itself."""
+    """Return whether bodies of this type compress well: text and similar types do, compressed formats do
+    not."""
     kind = media_type.partition(";")[0].strip().lower()
     return kind.startswith("text/") or kind.endswith(("+json", "+xml")) or kind in _GAIN
 
 
 def vary(value: str | None) -> str:
-    """Return a Vary field that names Accept-Encoding besides what it had."""
+    """Return the Vary field with Accept-Encoding added."""
     if value is None or not value.strip():
         return "Accept-Encoding"
     names = [name.strip().lower() for name in value.split(",")]

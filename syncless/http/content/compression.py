@@ -1,12 +1,11 @@
-"""Compression of responses: which responses, and with which compressor.
+"""Compresses responses: chooses the responses, and a compressor for each.
 
-Takes the header fields of a response and the request as CGI meta-variables (RFC 3875, 4.1). Knows no kind of
-application. gzip is made by zlib; br and zstd by libraries that may be installed.
+This works for any kind of application. zlib makes gzip; optional libraries make br and zstd.
 
-Fact: a kilobyte takes 3 to 10 microseconds, a large body milliseconds, and nothing else runs meanwhile.
-Decision: a body is compressed in pieces of PIECE bytes, and other tasklets run between them. In a thread each
-body would cost 30 to 100 microseconds more, and nothing is gained where there is a worker for each core.
-Guarded by tests/http/test_compress.py::test_large_body_lets_others_run.
+Fact: compressing a kilobyte takes 3 to 10 microseconds, a large body milliseconds, and nothing else runs
+meanwhile. Decision: a body is compressed in pieces of PIECE bytes, and other tasklets run in between. A
+thread would cost 30 to 100 microseconds more for each body, and gains nothing if there is a worker for each
+core. Guarded by tests/http/test_compress.py::test_large_body_lets_others_run.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ WITHOUT_BODY = {"204", "205", "206", "304"}
 
 
 class Compressor(Protocol):
-    """One body on its way."""
+    """The compressor of one body."""
 
     def compress(self, data: bytes, /) -> bytes: ...
 
     def flush_block(self) -> bytes:
-        """Flush, so that the client can read all data so far."""
+        """Flush all data so far, so that the client can read it."""
 
     def finish(self) -> bytes: ...
 
@@ -114,7 +113,7 @@ _MAKERS: tuple[tuple[str, Callable[[], Callable[[], Compressor]]], ...] = (
 
 
 def compressors() -> dict[str, Callable[[], Compressor]]:
-    """Content coding -> what makes a Compressor, for those that can be made here."""
+    """Return a dict of the available content codings, each with a function that makes its Compressor."""
     found: dict[str, Callable[[], Compressor]] = {}
     for coding, make in _MAKERS:
         if coding not in found:
@@ -126,7 +125,7 @@ def compressors() -> dict[str, Callable[[], Compressor]]:
 
 
 class Plan(NamedTuple):
-    """How a response is sent."""
+    """The header fields of a response, and the compressor of its body."""
 
     headers: Headers
     make: Callable[[], Compressor] | None
@@ -134,8 +133,8 @@ class Plan(NamedTuple):
 
 
 class Compression:
-    """Compression(types, minimum): `types` are media types, text/* among them, or True for all that gain;
-    a body that is known to be smaller than `minimum` bytes is left alone. Raise ValueError."""
+    """Compression(types, minimum): `types` are media types, such as text/*, or True for all types that
+    compress well. A body known to be smaller than `minimum` bytes is not compressed. Raise ValueError."""
 
     def __init__(self, types: bool | str | Iterable[str] = True, minimum: int = 1000):
         if isinstance(types, str):
@@ -198,7 +197,7 @@ def _weak(etag: str) -> str:
 
 
 def compressed(compressor: Compressor, data: bytes) -> Iterator[bytes]:
-    """Yield the compressed pieces of the data. Other tasklets get a turn between the pieces."""
+    """Yield the compressed pieces of the data. Other tasklets run between the pieces."""
     if len(data) <= PIECE:
         yield compressor.compress(data)
         return
@@ -210,7 +209,7 @@ def compressed(compressor: Compressor, data: bytes) -> Iterator[bytes]:
 
 
 def whole(compressor: Compressor, parts: Iterable[bytes]) -> bytes:
-    """Return the compressed body of all parts."""
+    """Return the compressed body made of all parts."""
     return b"".join(
         [*(piece for part in parts for piece in compressed(compressor, part)), compressor.finish()]
     )

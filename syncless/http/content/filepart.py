@@ -1,4 +1,5 @@
-"""FilePart: a part of an open file as the body of a response; and which files go by their descriptor."""
+"""FilePart, a part of an open file as the body of a response, and the test for files that sendfile can
+send."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ BUFFERED = (io.BufferedReader, io.BufferedRandom)
 
 
 class FilePart:
-    """`size` bytes of a file from `offset` on: region() for sendfile, or an iterator of blocks. It closes the
-    file."""
+    """`size` bytes of a file from `offset` on, for sendfile (region()) or as an iterator of blocks. Closing
+    the part closes the file."""
 
     def __init__(self, file: OpenFile, offset: int, size: int):
         self.file = file
@@ -42,7 +43,7 @@ class FilePart:
 
 
 def blocks(fd: int, offset: int, size: int) -> Iterator[bytes]:
-    """Yield the bytes of a part of a file, in blocks. Raise RuntimeError if the file has become shorter."""
+    """Yield part of a file in blocks. Raise RuntimeError if the file has become shorter."""
     end = offset + size
     while offset < end:
         yield exactly(fd, offset, min(PIECE, end - offset))
@@ -50,7 +51,7 @@ def blocks(fd: int, offset: int, size: int) -> Iterator[bytes]:
 
 
 def exactly(fd: int, offset: int, size: int) -> bytes:
-    """Return that many bytes of a file. Raise RuntimeError if it has become shorter."""
+    """Return exactly `size` bytes of a file. Raise RuntimeError if the file has become shorter."""
     data = pread(fd, size, offset)
     if len(data) < size:
         raise RuntimeError("the file became shorter while it was sent")
@@ -58,9 +59,9 @@ def exactly(fd: int, offset: int, size: int) -> bytes:
 
 
 def region_of(file: Any) -> tuple[int, int, int] | None:
-    """(descriptor, offset, bytes from there to the end) of a regular file that is open for reading; None for
-    any other object. Its read() must give the bytes of its descriptor, so these very types count, and no
-    object that has a descriptor besides, such as one that decompresses."""
+    """Return (descriptor, offset, number of bytes from there to the end) of a regular file that is open for
+    reading, or None for any other object. Only the standard file types qualify: other objects with a
+    descriptor, such as decompressors, read other bytes."""
     kind = type(file)
     if (kind not in RAW and kind not in BUFFERED) or "read" in vars(file):
         return None

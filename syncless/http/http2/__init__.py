@@ -1,1 +1,1 @@
-"""HTTP/2, where libnghttp2 is: a connection's frames, and the requests that they carry."""
+"""HTTP/2, if libnghttp2 is available: a connection's frames, and the requests that they carry."""

@@ -1,1 +1,1 @@
-"""The logs of a server: of its requests, and of itself."""
+"""The logs of a server: the access log, and the error log."""

@@ -1,8 +1,8 @@
 """The access log: formats, and a writer that never blocks the loop.
 
-Lines are put together by loglines.pyx and written in blocks by an OS thread, half a second later at most. A
-log that cannot be written (full disk, closed stream, a pipe that nobody reads) never disturbs a request: its
-lines are dropped and counted, and that is said once.
+loglines.pyx formats the lines, and an OS thread writes them in blocks, at most half a second later. A log
+that cannot be written (full disk, closed stream, a pipe that nobody reads) never disturbs a request: its
+lines are dropped and counted, which is reported once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ATOM = re.compile(r"%(?:%|[<>]?(?:\{([^}]*)\})?([a-zA-Z]))")
 
 
 class Atom(NamedTuple):
-    """The part of a request that replaces it in a log line."""
+    """An atom of a format, and what replaces it in a log line."""
 
     text: str
     """For people."""
@@ -122,7 +122,7 @@ def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:
     """Return the log of a format: a name of FORMATS, a string with Apache's atoms, or a mapping of JSON keys
     to one atom each.
 
-    Raise ValueError, which names the atom, if one is unknown.
+    Raise ValueError if an atom is unknown; the message names it.
     """
     chosen = FORMATS.get(format, format) if isinstance(format, str) else format
     atoms: list[tuple[str, Any]] = []
@@ -157,8 +157,8 @@ def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:
 
 
 class LogWriter:
-    """Writes what an AccessLog holds back, in an OS thread, so that a slow disk or a full pipe stops no
-    request. ``errors``: of the same server."""
+    """Writes the buffered lines of an AccessLog in an OS thread, so that a slow disk or a full pipe does not
+    block requests. ``errors`` is the error log of the same server."""
 
     def __init__(self, log: AccessLog, file: LogFile, errors: ErrorLog):
         self.log = log
@@ -213,12 +213,12 @@ class LogWriter:
         self.log.full.set()
 
     def flush(self) -> None:
-        """Write what is held back now, soon."""
+        """Make the thread write the buffered lines soon."""
         self.log.something.set()
         self.log.full.set()
 
     def close(self) -> None:
-        """Write the rest, waiting for LAST_SECONDS at most."""
+        """Write the remaining lines, for at most LAST_SECONDS."""
         self._closing = True
         self.flush()
         with Timeout(LAST_SECONDS, False):

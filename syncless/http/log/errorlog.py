@@ -1,10 +1,10 @@
-"""The error log: entries with their time, process and level, and the request that each is about.
+"""The error log: entries with their time, process, level and request.
 
-Takes messages and exceptions of the server and its requests, and text of applications (as a text stream);
-gives lines to a stream, or records to the logger ``syncless.error`` where that has a handler. Text of clients
-is escaped, and only an entry's first line begins at the margin, so that nobody can forge one. Writing an
-entry never fails, and never waits where it goes to a file, a pipe, a socket or a terminal. Handlers and
-streams of the program may wait: an entry of the loop itself is given to them in a tasklet.
+The log accepts messages and exceptions of the server and its requests, and text of applications (as a text
+stream). It writes lines to a stream, or records to the logger ``syncless.error`` if that has a handler. Text
+from clients is escaped, and only the first line of an entry begins at the margin, so that nobody can forge an
+entry. Writing an entry never fails, and never waits for a file, a pipe, a socket or a terminal. Handlers and
+streams of the program may wait, so entries of the loop itself are passed to them in a tasklet.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def write_from(name: str) -> bool:
 
 
 class LogFile:
-    """A file that is appended to and can be opened anew after it was renamed (logrotate), or a stream of
-    somebody else's. ``owner``: whose the file is to be, if this process is root's."""
+    """A file opened for appending, which can be reopened after it was renamed (logrotate), or a stream of the
+    program. ``owner`` becomes the owner of the file if this process runs as root."""
 
     def __init__(self, to: str | os.PathLike[str] | TextIO, owner: Owner | None = None):
         self._owner = owner
@@ -73,15 +73,15 @@ class LogFile:
         self.stream.flush()
 
     def isatty(self) -> bool:
-        """Return whether somebody may be looking at it."""
+        """Return whether the stream is a terminal."""
         try:
             return bool(self.stream.isatty())
         except (AttributeError, ValueError):  # no file, or closed
             return False
 
     def reopen(self) -> None:
-        """Go on in the file that has the path now. Raise OSError if it cannot be opened; the old one is kept
-        then."""
+        """Continue in the file that has the path now. Raise OSError if the file cannot be opened, and keep
+        the old one."""
         if self.path:
             old, self.stream = self.stream, self._open()
             old.close()
@@ -95,11 +95,11 @@ class LogFile:
 
 
 class ErrorLog:
-    """Entries for a file, by its path, for a text stream, or for stderr (None). Writing to plain ones never
-    waits.
+    """Writes entries to a file (by path), to a text stream, or to stderr (None). Writing to a plain file or
+    stream never waits.
 
-    It is a text stream itself, for applications, whose text goes on as it is, in JSON as an
-    entry for each line.
+    The log is also a text stream for applications: their text is written unchanged, or in JSON as one entry
+    per line.
     """
 
     def __init__(
@@ -150,8 +150,8 @@ class ErrorLog:
         rows: Sequence[str] = (),
         fields: Mapping[str, Any] | None = None,
     ) -> None:
-        """``request``: its subject, with an `id`, a `trace_id` and a `client`, or None. ``rows`` follow the
-        message, or, in JSON, ``fields``."""
+        """Write an entry. ``request`` is its subject, with an `id`, a `trace_id` and a `client`, or None.
+        ``rows`` follow the message; in JSON, ``fields`` do."""
         if level < _least:
             return
         try:
@@ -177,7 +177,7 @@ class ErrorLog:
                 raise
 
     def _log(self, level: int, message: str, error: BaseException | None, about: dict[str, str]) -> None:
-        """Log to the program's handlers, which may wait."""
+        """Log to the handlers of the program, which may wait."""
         exc_info = None if error is None else (type(error), error, error.__traceback__)
         extra = {"request_id": None, "client": None, "trace_id": None, **about}
         logger = sys.modules["logging"].getLogger(LOGGER)
@@ -204,15 +204,15 @@ class ErrorLog:
         return str(_json().dumps(record)) + "\n"
 
     def reopen(self) -> None:
-        """Go on in the file that has the path now. Raise OSError if it cannot be opened; the old one is kept
-        then."""
+        """Continue in the file that has the path now. Raise OSError if the file cannot be opened, and keep
+        the old one."""
         if self._file is not None:
             self._file.reopen()
             self.stream.stream = self._file.stream
 
     def close(self, *, hold: bool = False) -> None:
-        """Wait for the last lines, for LAST_SECONDS at most, and close the file that it has opened.
-        ``hold``: blocks the thread meanwhile, because there is no loop."""
+        """Wait until the last lines are written, for at most LAST_SECONDS, and close the file if the log
+        opened it. With ``hold``, block the thread meanwhile, because there is no loop."""
         if isinstance(self.stream, NonblockingText):
             ends = time.monotonic() + LAST_SECONDS
             while not hold and self.stream.pending and time.monotonic() < ends:
@@ -251,7 +251,7 @@ class ErrorLog:
 
 
 def check_format(format: str) -> str:
-    """Raise ValueError for a format that there is not."""
+    """Return the format. Raise ValueError if it is unknown."""
     if format not in FORMATS:
         raise ValueError(f"error_log_format must be 'text' or 'json', not {format!r}")
     return format
@@ -298,9 +298,9 @@ def running_request() -> Any:
 
 
 def configure(settings: Mapping[str, Any] | None, owner: Owner | None = None) -> None:
-    """Configure the module logging: the arguments of `logging.config.dictConfig`, of which ``version`` is 1,
-    and other loggers stay as they are. Its files are opened as ours are, for the same owner. Raise ValueError
-    on failure."""
+    """Configure the module `logging` with the arguments of `logging.config.dictConfig`; ``version`` defaults
+    to 1, and other loggers stay enabled. Its files are opened as ours are, for the same owner. Raise
+    ValueError on failure."""
     if settings is None:
         return
     import logging  # not everybody needs it
@@ -321,8 +321,8 @@ def configure(settings: Mapping[str, Any] | None, owner: Owner | None = None) ->
 
 
 def _is_handled() -> bool:
-    """Return whether our logger or its parent has a handler from the program. The root's do not count: they
-    are there for other entries."""
+    """Return whether our logger or its parent has a handler from the program. Handlers of the root logger do
+    not count: they are meant for other entries."""
     logging = sys.modules.get("logging")
     return logging is not None and any(logging.getLogger(name).handlers for name in ("syncless", LOGGER))
 
@@ -333,19 +333,18 @@ _open: list[ErrorLog] = []
 
 
 def use(log: ErrorLog) -> None:
-    """Send entries that belong to no server of this process to that log from now on."""
+    """From now on, send entries that belong to no server of this process to `log`."""
     _open.append(log)
 
 
 def forget(log: ErrorLog) -> None:
-    """Stop sending such entries to that log."""
+    """Stop sending such entries to `log`."""
     if log in _open:
         _open.remove(log)
 
 
 def process_log() -> ErrorLog:
-    """Return the log of this process: of the server that has been started last of those that run, or
-    stderr."""
+    """Return the log of this process: that of the most recently started server that still runs, or stderr."""
     return _open[-1] if _open else ErrorLog()
 
 
@@ -360,7 +359,7 @@ def inform(message: str) -> None:
 
 
 class _Nowhere:
-    """In the place of a stderr that there is not."""
+    """A substitute for a missing stderr."""
 
     def write(self, text: str) -> int:
         return len(text)

@@ -1,7 +1,7 @@
 """Messages of a server about itself on stdout and stderr.
 
-A log's reader that has ended or stands still, and a full disk, harm no request: ``serve | tee log`` loses its
-tee by the same Ctrl-C that stops the server gracefully.
+Neither a log reader that has ended or is stuck nor a full disk harms a request: in ``serve | tee log``,
+Ctrl-C ends tee while the server still shuts down gracefully.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str, keep: str = "") -> str:
-    """Return the text with everything escaped that is not printable, except for the characters to keep: text
-    of a client must neither begin a line of its own in a log nor move a terminal's cursor."""
+    """Return the text with all unprintable characters escaped, except for those in `keep`: text from a client
+    must neither begin a new line in a log nor move a terminal's cursor."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else _escape(c) for c in text)
 
 
 def _escape(c: str) -> str:
-    """Escape text as in a Python string, without the codec, which another user may be unable to import."""
+    """Escape a character as in a Python string, without the codec, which another user may be unable to
+    import."""
     number = ord(c)
     if c in NAMED:
         return NAMED[c]
@@ -44,8 +45,8 @@ def complain(text: str) -> None:
 
 
 def open_missing() -> None:
-    """Open /dev/null for each of stdin, stdout and stderr that the process was started without (``2>&-``,
-    some init scripts). Else a connection could get the number, and what others write to stderr."""
+    """Open /dev/null for each of stdin, stdout and stderr that was closed when the process started (``2>&-``,
+    some init scripts). Otherwise a connection could get descriptor 2 and what is written to stderr."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(fd)
@@ -65,8 +66,8 @@ def _write(name: str, text: str) -> None:
 
 
 def flush() -> None:
-    """Write what print() has held back. Text that nobody reads goes nowhere from then on: the interpreter
-    would try once more at its end, and end with status 120."""
+    """Write what print() has buffered. If nobody reads a stream, discard its text from then on: otherwise the
+    interpreter would retry when it exits, and exit with status 120."""
     drain()
     for stream in (sys.stdout, sys.stderr):
         try:

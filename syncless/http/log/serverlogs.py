@@ -1,4 +1,4 @@
-"""The logs of a server: its access log, if it has one, and its error log; opened, opened anew, closed."""
+"""Opens, reopens and closes the logs of a server: its error log, and its access log if it has one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from syncless.io.guardedfiles import Owner, append_to, of_argument
 
 
 class Logs:
-    """Logs(access_log, access_log_format, error_log, error_log_format): the options of these names.
-    Raise ValueError for a format that there is not, or one with an unknown atom."""
+    """Logs(access_log, access_log_format, error_log, error_log_format): the arguments are the options of
+    these names. Raise ValueError if a format is unknown or has an unknown atom."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Logs:
                     os.close(append_to(to, os.O_WRONLY | os.O_APPEND | os.O_CREAT, self.owner))
 
     def open(self) -> None:
-        """Raise OSError if a file cannot be opened."""
+        """Open the logs. Raise OSError if a file cannot be opened."""
         self.open_errors()
         if self._access_log:
             with of_argument("access_log"):
@@ -56,35 +56,35 @@ class Logs:
             self._writer = LogWriter(make_log(self._access_log_format), file, self.errors)
 
     def open_errors(self) -> None:
-        """Open the error log alone, which becomes the process's. Raise OSError if its file cannot be
+        """Open only the error log, and make it the log of the process. Raise OSError if its file cannot be
         opened."""
         with of_argument("error_log"):
             self.errors = ErrorLog(self._error_log, self._error_log_format, self.owner)
         use(self.errors)
 
     def close_errors(self, *, hold: bool = False) -> None:
-        """Close it, see `ErrorLog.close`."""
+        """Close the error log (see `ErrorLog.close`)."""
         if self.errors is not None:
             forget(self.errors)
             self.errors.close(hold=hold)
             self.errors = None
 
     def reopen(self) -> None:
-        """Open log files anew, by their paths. Raise OSError if one cannot be opened; the old one stays
-        then."""
+        """Reopen the log files by their paths. Raise OSError if a file cannot be opened, and keep the old
+        one."""
         if self._writer is not None:
             self._writer.reopen()
         if self.errors is not None:
             self.errors.reopen()
 
     def close(self) -> None:
-        """Write the rest, waiting for LAST_SECONDS at most."""
+        """Write the remaining lines, for at most LAST_SECONDS."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
         self.close_errors()
 
     def leave_to_parent(self) -> None:
-        """Called in a child after a fork: the tasklet of the access log and its buffered lines belong to the
+        """Forget the access log in a child after a fork: its tasklet and its buffered lines belong to the
         parent."""
         self._writer = None

@@ -1,7 +1,8 @@
-"""Slow requests: what the error log says of them, and the slowest of the last minutes.
+"""Slow requests: reports them in the error log, and keeps the slowest of the last minutes.
 
-Takes a request that ends, with what it has waited for (_core/recorder.pyx). Its time is running, its own code
-and the C functions that it calls; the ready queue, where it could go on and others ran; and waits.
+The input is a request that ends, with the record of its waits (_core/recorder.pyx). Its time consists of
+running (its own code and the C functions that it calls), of the ready queue (other tasklets ran) and of
+waits.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ KEPT_WAITS = 20
 
 
 def account(request: Any, seconds: float) -> dict[str, Any]:
-    """Return where the time of a finished request went, for JSON; `since` is the start of a wait, in seconds
+    """Return how a finished request spent its time, for JSON. The `since` of a wait is its start, in seconds
     after the start of the request."""
     began = time.monotonic() - seconds
     kept = recorded(request)
@@ -54,7 +55,7 @@ def sentence(told: dict[str, Any]) -> str:
 
 
 def rows(told: dict[str, Any]) -> list[str]:
-    """Return the longest waits in words, then the rest."""
+    """Return the longest waits in words, and then the sum of the others."""
     found = longest(Wait(**wait) for wait in told["waits"])[:ROWS]
     left = told["number"] - sum(number for _, number in found)
     seconds = told["waited"] - sum(wait.seconds for wait, _ in found)
@@ -63,8 +64,8 @@ def rows(told: dict[str, Any]) -> list[str]:
 
 
 class SlowRequests:
-    """SlowRequests(seconds, log, keep): requests that took `log_seconds` are logged (0: none), and with
-    `keep` the slowest are kept. `seconds`: it need not be told of quicker requests."""
+    """SlowRequests(seconds, log, keep): logs requests that took `log_seconds` (0: none), and with `keep`
+    keeps the slowest. Callers need not report requests that took less than the attribute `seconds`."""
 
     def __init__(self, log_seconds: float, log: ErrorLog, keep: bool = False):
         self.log_seconds = log_seconds
@@ -74,7 +75,7 @@ class SlowRequests:
         self._slowest: list[dict[str, Any]] = []
 
     def ended(self, request: Any, seconds: float) -> None:
-        """Note the end of a request. May be called in any thread."""
+        """Note the end of a request. This may be called in any thread."""
         is_logged = 0 < self.log_seconds <= seconds
         slowest = self.slowest() if self.keep and seconds >= KEPT_FROM else None
         if slowest is not None and len(slowest) == KEPT and seconds <= slowest[-1]["seconds"]:
@@ -92,7 +93,6 @@ class SlowRequests:
             self._slowest = sorted([*slowest, told], key=lambda one: -one["seconds"])[:KEPT]
 
     def slowest(self) -> list[dict[str, Any]]:
-        """Return the slowest that have ended in the last minutes, as `account` has them. Note the end of a
-        request. May be called in any thread."""
+        """Return the slowest requests that ended in the last minutes, as `account` describes them."""
         since = time.time() - KEPT_FOR
         return [one for one in self._slowest if one["at"] > since]

@@ -1,1 +1,1 @@
-"""WebSockets: messages, and the frames that carry them."""
+"""WebSockets: their messages, and the frames that carry them."""

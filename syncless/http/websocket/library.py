@@ -1,5 +1,5 @@
-"""The websockets library, as far as a WebSocket needs it: its handshake, and frames that frames.pyx does not
-know yet. Imported with the first WebSocket, because the library is optional.
+"""The parts of the websockets library that a WebSocket needs: the handshake, and the frames that frames.pyx
+does not handle. This module is imported with the first WebSocket, because the library is optional.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ windows are those of the library's server."""
 
 
 class Unpacked(Extension):
-    """Leave a compressed frame to frames.pyx."""
+    """An extension that leaves compressed frames to frames.pyx."""
 
     def decode(self, frame: Frame, *, max_size: int | None = None) -> Frame:
         return (
@@ -42,8 +42,8 @@ UNPACKED = [Unpacked()]
 
 
 def handshake(request: Request, compression: bool) -> tuple[list[tuple[str, str]], PerMessageDeflate | None]:
-    """Return the fields of the 101 response to a request, and what is agreed upon of compression. Raise
-    ValueError if the handshake is malformed."""
+    """Return the fields of the 101 response to a request, and the agreed compression. Raise ValueError if the
+    handshake is malformed."""
     offered = Headers()
     for name in FIELDS:
         value = request.field(name.lower())
@@ -61,7 +61,7 @@ def handshake(request: Request, compression: bool) -> tuple[list[tuple[str, str]
 def parse(
     exactly: Callable[[int], Generator[None, None, bytes]], most: int, packed: bool
 ) -> Generator[None, None, Frame]:
-    """Read a client's frame, and does not decompress it. ProtocolError; PayloadTooBig."""
+    """Read a client's frame without decompressing it. Raise ProtocolError or PayloadTooBig."""
     return Frame.parse(exactly, mask=True, max_size=most, extensions=UNPACKED if packed else [])
 
 
@@ -74,7 +74,7 @@ def frame(opcode: int, data: bytes) -> bytes:
 
 
 def close_data(code: int, reason: str) -> bytes:
-    """Return the payload of a close frame; raise ValueError for a code that none may have."""
+    """Return the payload of a close frame. Raise ValueError if no close frame may have this code."""
     try:
         return Close(code, reason).serialize()
     except ProtocolError as error:

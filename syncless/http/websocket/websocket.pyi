@@ -11,18 +11,18 @@ STOPS: tuple[int, str]
 CLOSE_SECONDS: float
 
 def has_library() -> bool:
-    """Return whether the library for frames is installed. To be asked when a server begins: the search runs
-    code of others."""
+    """Return whether the library for frames is installed. Call this only when a server starts, because the
+    search runs third-party code."""
 
 def tell_missing(error_log: ErrorLog) -> None:
-    """A client has asked for a WebSocket, and the library is not there."""
+    """Log that a client has asked for a WebSocket, but the library is not installed."""
 
 class WebSocketClosed(ConnectionLost):
-    """The WebSocket has been closed, by the server or by the client: nothing can be sent any more. An
-    application need not catch it."""
+    """The WebSocket was closed, by the server or by the client: nothing more can be sent. Applications need
+    not catch this error."""
 
 class WebSocket:
-    """A WebSocket of one request. One tasklet
+    """The WebSocket of a request. One tasklet
     may receive while others send."""
 
     close_code: int | None
@@ -36,8 +36,8 @@ class WebSocket:
     ) -> None: ...
     @property
     def origin(self) -> str | None:
-        """The origin of the page that opened it, as the browser reports it. Check it if a cookie identifies
-        the user: pages of other sites can connect, too."""
+        """The origin of the page that opened the WebSocket, as reported by the browser. Check the origin if a
+        cookie identifies the user, because pages of other sites can connect, too."""
     @property
     def subprotocols(self) -> list[str]:
         """The subprotocols that the client offers, in its order of preference."""
@@ -49,30 +49,31 @@ class WebSocket:
         headers: list[tuple[str, str]] | None = None,
         compression: bool = True,
     ) -> None:
-        """Answer the handshake. BadRequest or UpgradeRequired if the client's is wrong: the server answers
-        400 or 426 to it."""
+        """Answer the handshake. Raise BadRequest or UpgradeRequired if the client's request is wrong; the
+        server then responds with 400 or 426."""
     def check(self, compression: bool = True) -> tuple[list[tuple[str, str]], Sequence[Any]]:
-        """Return the fields of the handshake's response, and what it says of compression. BadRequest or
-        UpgradeRequired if the client's is wrong."""
+        """Return the fields of the handshake's response, and the agreed compression. Raise BadRequest or
+        UpgradeRequired if the client's request is wrong."""
     def receive(self) -> str | bytes | None:
         """Return the next message: str for text, bytes for binary; None when the WebSocket has been closed.
-        Answers pings meanwhile, and sends them when the client is silent (Limits.ping_seconds)."""
+        Answer pings meanwhile, and send pings when the client is silent (Limits.ping_seconds)."""
     def __iter__(self) -> Iterator[str | bytes]: ...
     def __next__(self) -> str | bytes: ...
     def send(self, message: str | bytes | bytearray | memoryview) -> None:
-        """Send a text or a binary message, waiting while the client is slow. WebSocketClosed if it is
-        closed. If a Timeout or kill() cuts the wait, the client gets the message as a whole or not at all."""
+        """Send a text or a binary message, waiting while the client is slow. Raise WebSocketClosed if the
+        WebSocket is closed. If a Timeout or kill() interrupts the wait, the client gets the whole message or
+        none of it."""
     def ping(self, payload: bytes = b"") -> None:
         """Send a ping of up to 125 bytes."""
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Send a close frame and wait for the client's, for at most CLOSE_SECONDS. Harmless if it is closed
-        already."""
+        """Send a close frame and wait for the client's, for at most CLOSE_SECONDS. Do nothing if the
+        WebSocket is already closed."""
     def send_close(self, code: int, reason: str) -> None:
-        """Send a close frame. WebSocketClosed."""
+        """Send a close frame. Raise WebSocketClosed if the WebSocket is closed."""
     def tell_stop(self) -> None:
-        """The server stops: sends a close frame, once."""
+        """Send a close frame, once, because the server stops."""
     def answer_close(self) -> None:
-        """Answer the client's close frame, if it has come: nothing can be sent any more."""
+        """Answer the client's close frame, if it has arrived. Nothing can be sent afterwards."""
     def end(self, failure: BaseException | None) -> None:
-        """Called by the server when the application has returned or raised. The client's close frame ends
-        the connection, whoever has sent the first one."""
+        """End the WebSocket when the application has returned or raised; the server calls this. The client's
+        close frame ends the connection, even if the server has sent the first one."""

@@ -31,8 +31,8 @@ NEEDED = "a client requests a WebSocket, which needs websockets: pip install 'sy
 
 
 def has_library() -> bool:
-    """Return whether the library for frames is installed. To be asked when a server begins: the search runs
-    code of others."""
+    """Return whether the library for frames is installed. Call this only when a server starts, because the
+    search runs third-party code."""
     return find_spec("websockets") is not None
 
 
@@ -55,12 +55,12 @@ cdef bint _can_be_sent(str name, str value) except -1:
 
 
 class WebSocketClosed(ConnectionLost):
-    """The WebSocket has been closed, by the server or by the client: nothing can be sent any more. An
-    application need not catch it."""
+    """The WebSocket was closed, by the server or by the client: nothing more can be sent. Applications need
+    not catch this error."""
 
 
 cdef class WebSocket:
-    """WebSocket(upgrade, request, limits, answers_close=True)\n--\n\nA WebSocket of one request. One tasklet
+    """WebSocket(upgrade, request, limits, answers_close=True)\n--\n\nThe WebSocket of a request. One tasklet
     may receive while others send."""
 
     def __init__(self, Upgrade upgrade not None, Request request not None, limits, bint answers_close=True):
@@ -76,8 +76,8 @@ cdef class WebSocket:
 
     @property
     def origin(self) -> str | None:
-        """The origin of the page that opened it, as the browser reports it. Check it if a cookie identifies
-        the user: pages of other sites can connect, too."""
+        """The origin of the page that opened the WebSocket, as reported by the browser. Check the origin if a
+        cookie identifies the user, because pages of other sites can connect, too."""
         return self.request.field("origin")
 
     @property
@@ -93,8 +93,8 @@ cdef class WebSocket:
     # -- beginning ---------------------------------------------------------------------------------
 
     def accept(self, subprotocol=None, headers=None, compression=True) -> None:
-        """Answer the handshake. BadRequest or UpgradeRequired if the client's is wrong: the server answers
-        400 or 426 to it."""
+        """Answer the handshake. Raise BadRequest or UpgradeRequired if the client's request is wrong; the
+        server then responds with 400 or 426."""
         if self.frames is not None:
             raise RuntimeError("this WebSocket has already been accepted")
         if subprotocol is not None and subprotocol not in self.subprotocols:
@@ -114,8 +114,8 @@ cdef class WebSocket:
         self.upgrade.begin("\r\n".join([*lines, "", ""]).encode("latin-1"), self)
 
     def check(self, compression=True):
-        """Return the fields of the handshake's response, and what it says of compression. BadRequest or
-        UpgradeRequired if the client's is wrong."""
+        """Return the fields of the handshake's response, and the agreed compression. Raise BadRequest or
+        UpgradeRequired if the client's request is wrong."""
         if self.request.field("sec-websocket-version") != "13":
             raise UpgradeRequired("only version 13 of the WebSocket protocol is supported (RFC 6455, 4.4)")
         if self.request.method != "GET":
@@ -131,7 +131,7 @@ cdef class WebSocket:
 
     cpdef receive(self):
         """Return the next message: str for text, bytes for binary; None when the WebSocket has been closed.
-        Answers pings meanwhile, and sends them when the client is silent (Limits.ping_seconds)."""
+        Answer pings meanwhile, and send pings when the client is silent (Limits.ping_seconds)."""
         if self.frames is None:
             self.accept()
         self.receiving.acquire_unit(True, None)
@@ -153,8 +153,9 @@ cdef class WebSocket:
         return message
 
     def send(self, message) -> None:
-        """Send a text or a binary message, waiting while the client is slow. WebSocketClosed if it is
-        closed. If a Timeout or kill() cuts the wait, the client gets the message as a whole or not at all."""
+        """Send a text or a binary message, waiting while the client is slow. Raise WebSocketClosed if the
+        WebSocket is closed. If a Timeout or kill() interrupts the wait, the client gets the whole message or
+        none of it."""
         if isinstance(message, (bytearray, memoryview)):
             message = bytes(message)
         elif not isinstance(message, (str, bytes)):
@@ -187,8 +188,8 @@ cdef class WebSocket:
             self.write(self.frames.control(PING, payload))
 
     def close(self, code=1000, reason="") -> None:
-        """Send a close frame and wait for the client's, for at most CLOSE_SECONDS. Harmless if it is closed
-        already."""
+        """Send a close frame and wait for the client's, for at most CLOSE_SECONDS. Do nothing if the
+        WebSocket is already closed."""
         if self.closed:
             return
         if self.frames is None:
@@ -227,7 +228,7 @@ cdef class WebSocket:
         raise WebSocketClosed("the client has left") from None
 
     def send_close(self, code, reason) -> None:
-        """Send a close frame. WebSocketClosed."""
+        """Send a close frame. Raise WebSocketClosed if the WebSocket is closed."""
         frame = self.frames.control(CLOSE, self.library.close_data(code, _shortened(reason)))
         with self.sending:
             self.check_open()
@@ -252,7 +253,7 @@ cdef class WebSocket:
         self.gone = True
 
     def tell_stop(self) -> None:
-        """The server stops: sends a close frame, once."""
+        """Send a close frame, once, because the server stops."""
         if self.frames is not None and not self.leaving:
             self.leaving = True
             self._says_close(*STOPS)
@@ -318,7 +319,7 @@ cdef class WebSocket:
                 self.answer_close()
 
     def answer_close(self) -> None:
-        """Answer the client's close frame, if it has come: nothing can be sent any more."""
+        """Answer the client's close frame, if it has arrived. Nothing can be sent afterwards."""
         if self.unanswered is None or self.closed:
             return
         code, reason, data = self.unanswered
@@ -384,8 +385,8 @@ cdef class WebSocket:
         self.gone = True
 
     def end(self, failure) -> None:
-        """Called by the server when the application has returned or raised. The client's close frame ends
-        the connection, whoever has sent the first one."""
+        """End the WebSocket when the application has returned or raised; the server calls this. The client's
+        close frame ends the connection, even if the server has sent the first one."""
         cdef bint in_haste = isinstance(failure, TaskletExit)
         if self.frames is None:
             return

@@ -1,1 +1,1 @@
-"""The rules of HTTP/1.1, in C, and for Cython and Python."""
+"""The rules of HTTP/1.1 in C, with interfaces for Cython and Python."""

@@ -84,7 +84,7 @@ cdef bytes refusal_fields(size_t body_size, int64_t retry):
 
 
 def refusals() -> list:
-    """(name, number, status, words) of each reason for which a request is refused."""
+    """Return (name, number, status, words) for each reason to refuse a request."""
     return [
         (
             refusal_rows[reason - R_NONE - 1].name.decode(), reason, refusal_status(reason),
@@ -95,7 +95,7 @@ def refusals() -> list:
 
 
 def http_date(double when) -> str:
-    """Return the time (seconds since 1970) in the form of RFC 9110, 5.6.7."""
+    """Return the time (seconds since 1970) in the format of RFC 9110, 5.6.7."""
     cdef char text[REPLY_DATE]
     return text[:reply_date(text, <int64_t> when)].decode()
 
@@ -107,7 +107,7 @@ cdef bytes decode_path(const char* path, size_t size):
 
 
 cpdef bint asks_by_head(bytes data):
-    """Return whether received bytes, which may be no request, ask by HEAD."""
+    """Return whether received bytes, which may not be a request, begin with the method HEAD."""
     return head_asks_by_head(data, len(data))
 
 

@@ -1,8 +1,8 @@
-"""C libraries made cooperative: their calls of libc that wait park the tasklet.
+"""Makes C libraries cooperative: their calls of libc that would block park the tasklet.
 
-The entries for those calls in the libraries' global offset tables are rewritten, in the libraries that a
-program names and in no others. tools/knownlibraries.py says which can be named, interpose.h what happens in a
-call.
+This package rewrites the entries of those calls in the global offset tables of the libraries that a program
+names, and of no others. tools/knownlibraries.py says which libraries can be named, interpose.h what happens
+in a call.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def _of_this_system() -> Libraries:
 
 
 def patch(patcher: Patcher) -> None:
-    """The area `native`: the libraries that are known to be safe. Raise NotImplementedError where none can
-    be."""
+    """Patch the area `native`: the libraries that are known to be safe. Raise NotImplementedError where no
+    library can be patched."""
     libraries = _of_this_system()
     for row in LIBRARIES:
         if row.verdict == SAFE:
@@ -45,18 +45,19 @@ def area_of(name: str) -> str:
 
 
 def patch_one(name: str) -> Callable[[Patcher], None]:
-    """Make the changes for one library. Raise ValueError if it must not be patched, or is misspelt."""
+    """Return a function that patches one library. Raise ValueError if it must not be patched, or is
+    misspelt."""
     libraries = _of_this_system()
     check(name)
     return lambda patcher: libraries.add(name, patcher)
 
 
 def patch_where_possible(name: str, patcher: Patcher) -> None:
-    """Make the changes for one library, for another area."""
+    """Make the changes for one library on behalf of another area."""
     if _libraries is not None:
         _libraries.add(name, patcher)
 
 
 def look() -> None:
-    """Patches libraries that have been loaded since by a way that is not noticed."""
+    """Patch libraries that have been loaded since without being noticed."""
     _of_this_system().look()

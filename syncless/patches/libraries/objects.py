@@ -1,10 +1,9 @@
-"""Which loaded objects a name means, now and later.
+"""Finds the loaded objects that a name means, now and later.
 
 A name is that of a module ("MySQLdb", "psycopg2._psycopg", "pycurl") or of a file ("libpq.so.5", or its
-path). A module means the extension modules in its package, and each library that they are linked against
-and that waits by itself. Objects that are loaded later are patched as soon as they are: extension modules
-right after the import system has loaded them, plug-ins right after a patched library has (dlopen), others
-right after ctypes or cffi has.
+path). A module means the extension modules in its package, and each library that they are linked against and
+that waits itself. Objects that are loaded later are patched as soon as they have been loaded: extension
+modules by the import system, plug-ins by a patched library (dlopen), others by ctypes or cffi.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ LOADERS = (("_imp", "create_dynamic"), ("ctypes", "_dlopen"), ("_cffi_backend", 
 
 
 class Rule:
-    """A name that is to be patched, and what has been patched for it."""
+    """A name to patch, and what has been patched for it."""
 
     def __init__(self, name: str, patcher: Patcher):
         self.name = name
@@ -47,7 +46,7 @@ class Rule:
         self._files = re.compile(row.files) if row is not None and row.files else None
 
     def means(self, path: str) -> bool:
-        """Return whether the name means this object, apart from what others are linked against."""
+        """Return whether the name means this object, not only one that is linked against it."""
         path = os.path.abspath(path)
         file = path.rpartition("/")[2]
         if path == self._path or file == self.name or (file.startswith(self.name + ".") and ".so" in file):
@@ -57,7 +56,7 @@ class Rule:
         return is_in(self.name, path)
 
     def objects(self, paths: Iterable[str]) -> dict[str, bool]:
-        """Return the objects that it means: True for those named, False for those that they need."""
+        """Return the objects that the name means: True for named objects, False for those that they need."""
         by_name = {path.rpartition("/")[2]: path for path in paths}
         found = {path: True for path in paths if self.means(path) and not is_refused(path)}
         todo = list(found)
@@ -70,8 +69,8 @@ class Rule:
         return found
 
     def patch(self, path: str, named: bool) -> None:
-        """Put interposers into the object's entries. One that never waits itself is left alone, unless it is
-        named: it may hold a lock while others wait."""
+        """Put interposers into the object's entries. Skip an unnamed object that never waits itself, because
+        it may hold a lock while others wait."""
         entries = interposable(path)
         if not named and all(entry.name in HELPS for entry in entries):
             return
@@ -91,7 +90,7 @@ class Rule:
 
 
 class Libraries:
-    """All rules that are in force."""
+    """The rules that are in force."""
 
     def __init__(self) -> None:
         self._rules: list[Rule] = []
@@ -125,7 +124,7 @@ class Libraries:
         set_on_load(self.look)
 
     def _look_after(self, module: Any, name: str) -> None:
-        """Each call of the module's function is followed by a look."""
+        """Call look() after each call of the module's function."""
         original = getattr(module, name)
 
         def load(*args: Any) -> Any:

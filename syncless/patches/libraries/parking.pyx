@@ -257,7 +257,7 @@ cdef int tell_of_load(int fd, int bits, int64_t deadline, int insists) noexcept:
 
 
 def set_on_load(function) -> None:
-    """The function is called when a patched library has loaded another object. None removes it."""
+    """Set the function to call when a patched library has loaded another object. None removes it."""
     global on_load
     on_load = function
 
@@ -265,10 +265,10 @@ def set_on_load(function) -> None:
 def native_stats() -> dict:
     """Return how calls of patched libraries waited, since the start of the process.
 
-    `waits`: a tasklet parked. `with_lock`: it held a mutex of a patched library meanwhile. `broken`: it was
-    killed or its time was over. `lock_waits`: for a mutex that another tasklet held. The thread itself
-    waited, and all tasklets with it: `holding_gil`, the library was called with the GIL held; `no_tasklet`,
-    the caller was a callback of the loop.
+    `waits`: a tasklet parked. `with_lock`: the tasklet held a mutex of a patched library meanwhile. `broken`:
+    the tasklet was killed or timed out. `lock_waits`: the tasklet waited for a mutex that another tasklet
+    held. In two cases the thread itself waited, and all tasklets with it: `holding_gil`, the library was
+    called with the GIL held; `no_tasklet`, the caller was a callback of the loop.
     """
     return {
         "waits": interpose_stats.waits,
@@ -393,7 +393,7 @@ cdef int note_count(dl_phdr_info* info, size_t size, void* context) noexcept:
 
 
 def loaded_objects() -> list:
-    """Return the paths of all shared objects of the process, in the order in which they were loaded."""
+    """Return the paths of all shared objects of the process, in the order of loading."""
     cdef list paths = []
     dl_iterate_phdr(note_path, <void*> paths)
     return paths
@@ -437,7 +437,7 @@ def needed_by(str path not None) -> list:
 
 
 cdef class Entry:
-    """A place in a loaded object that holds the address of a function of libc, and of our interposer since
+    """A place in a loaded object that contains the address of a libc function, or of our interposer after
     interpose()."""
     cdef readonly str name
     cdef void** place
@@ -448,7 +448,7 @@ cdef class Entry:
         self.write(self.row.original, self.row.function)
 
     def restore(self) -> None:
-        """libc's function stands there again."""
+        """Put the address of libc's function back."""
         self.write(self.row.function, self.row.original)
 
     cdef int write(self, void* expected, void* value) except -1:
@@ -497,8 +497,8 @@ cdef int gather(const elf_entry* found, void* context) noexcept:
 
 
 def interposable(str path not None) -> list:
-    """Return the entries of a loaded object that interposers can stand in and do not yet. The object stays
-    loaded from now on."""
+    """Return the entries of a loaded object into which interposers can still be put. The object stays loaded
+    from now on."""
     cdef elf_image image
     cdef Loaded where
     cdef Gathering gathering
@@ -524,8 +524,8 @@ cdef int note_entry(const elf_entry* found, void* context) noexcept:
 
 
 def entries_of_file(bytes data not None, size_t page_size=4096) -> list:
-    """Return the entries in a file, of this or another machine: (name, version, address, whether its page is
-    read-only) of each entry. Raise ValueError if the file cannot be read."""
+    """Return the entries in a file built for this or another machine, each as (name, version, address,
+    whether its page is read-only). Raise ValueError if the file cannot be parsed."""
     cdef elf_image image
     cdef list entries = []
     cdef int failed = elf_open_file(&image, <const char*> data, len(data), page_size)

@@ -1,7 +1,7 @@
-"""Names that patch_native() cannot mean: takes one, and tells of the name that is meant, or of none.
+"""Checks names for patch_native(), and suggests the correct name for a misspelt one.
 
-A file that is nowhere yet is no mistake: it may be made or loaded later. A module that cannot be imported may
-be one by intention, if it is a known one: a program may have it on some machines only.
+A file that does not exist yet is not an error: it may be made or loaded later. A known module may be missing,
+too, because a program may have it only on some machines.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ DISTRIBUTIONS = {
 
 
 def check(name: str) -> None:
-    """Raise TypeError or ValueError for a name that is malformed, refused, or has nothing in C. Warn
-    (RuntimeWarning) of a file that does not exist."""
+    """Raise TypeError or ValueError for a name that is malformed, refused, or names a module without C code.
+    Warn (RuntimeWarning) about a file that does not exist."""
     if not isinstance(name, str):
         raise TypeError(f"patch_native expects names of modules and files as str, not {name!r}")
     if not name:
@@ -62,7 +62,8 @@ def check(name: str) -> None:
 
 
 def _module_of(name: str) -> str | None:
-    """Return the module that a name means, written in another way or as it is installed."""
+    """Return the module that a name means, if it is spelt differently or is the name of the installed
+    package."""
     wanted = name.lower().replace("_", "-")
     if wanted in DISTRIBUTIONS and not _exists(name):
         return DISTRIBUTIONS[wanted]
@@ -87,7 +88,8 @@ def _exists(module: str) -> bool:
 
 
 def _has_extension(name: str) -> bool:
-    """Return whether a module is one in C, or a package that holds one. Nothing is imported for that."""
+    """Return whether a module is an extension module, or a package that contains one, without importing
+    anything."""
     top, *parts = name.split(".")
     spec = importlib.util.find_spec(top) if top not in sys.modules else sys.modules[top].__spec__
     if spec is None:
@@ -105,8 +107,8 @@ def _has_extension(name: str) -> bool:
 
 
 def _is_file(name: str) -> bool:
-    """Return whether there is a library of that file name: loaded, where the system looks for libraries, or
-    in an installed package."""
+    """Return whether there is a library of that file name: already loaded, in a library directory of the
+    system, or in an installed package."""
     pattern = re.compile(rf"{re.escape(name)}(\..*)?")
     folders = {os.path.dirname(path) for path in loaded_objects()}
     folders.update(("/lib", "/usr/lib", "/usr/local/lib", *os.getenv("LD_LIBRARY_PATH", "").split(":")))

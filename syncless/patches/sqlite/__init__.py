@@ -1,26 +1,27 @@
-"""sqlite3: a call that waits for a locked database or a disk, or that computes for long, runs in a thread.
+"""Patches sqlite3: a call that waits for a locked database or a disk, or that computes for long, runs in a
+thread.
 
 SQLite does all of this in C, where no tasklet can yield by itself.
 
-Read in this order: uses.pyx (statements that are executed directly, and who uses a connection), databases.py
-(what the patch knows of each database and connection; one call in a thread), rows.py (rows fetched ahead),
-statements.py (statements in threads). This file opens and closes connections, ends transactions, and puts all
-of it into the module.
+Read in this order: uses.pyx (statements that are executed directly, and the users of a connection),
+databases.py (the state of each database and connection; one call in a thread), rows.py (rows fetched ahead),
+statements.py (statements in threads). This file opens and closes connections, ends transactions, and patches
+the module.
 
 A statement that only reads is executed directly if the file system of the database has not been slow, as is
-any statement on a database in memory that no other connection shares. A shared cache has a mutex that cannot
-be entered twice, so its connections are used in threads, like connections that have executed ATTACH, or were
-made before the patch. Commits and statements that write go to threads, except for those that have been quick
+any statement on an in-memory database that no other connection shares. A shared cache has a mutex that cannot
+be entered twice, so its connections are used in threads, like connections that have executed ATTACH or were
+made before the patch. Commits and statements that write run in threads, except for those that have been quick
 and do not wait for the disk or for others (Use.writes_directly).
 
-Fact: writers of one database wait for each other in threads. Danger: they take all threads, and the writer
-that holds the lock has none left to commit in. Decision: each database has a limited share of threads for
-calls that hold no lock yet. Calls of a connection in a transaction do not count: SQLite makes them wait only
-for readers, which do not count either. Price: a connection that has executed BEGIN and nothing else must be
-known.
+Fact: writers of one database wait for each other in threads. Danger: if they occupy all threads, the writer
+that holds the lock has no thread left to commit in. Decision: each database has a limited share of threads
+for calls that hold no lock yet. Calls of a connection in a transaction do not count: SQLite makes them wait
+only for readers, which do not count either. Price: the patch must track connections that have executed only
+BEGIN.
 
 Connections made under the patch may be used from any thread, because the pool's threads use them. An object
-that must not leave the thread in which it was made stays there, and may stop it. Guarded by
+that must not leave the thread in which it was made stays there, and may block that thread. Guarded by
 tests/patches/test_sqlite.py.
 """
 
@@ -57,7 +58,7 @@ _ABSENT: Any = object()
 
 
 def _opened(path: Any, original: Any, connection: Any, *args: Any, **kwargs: Any) -> None:
-    """`path`: of the file whose file system is asked."""
+    """Open a connection to the file at `path`."""
     original(connection, *args, **kwargs)
 
 
@@ -65,7 +66,7 @@ _open = FileFunction(_opened)
 
 
 class Connections:
-    """The methods of sqlite3.Connection that stand in for its own."""
+    """The replacements for methods of sqlite3.Connection."""
 
     def __init__(self, threads: Threads, commit: Callable[..., None]):
         self.threads = threads
@@ -125,7 +126,7 @@ class Connections:
 
 
 def _let_wait(module: Any) -> None:
-    """Connections that outlive the patch wait for locks as they would without it."""
+    """Make connections that outlive the patch wait for locks as they would without it."""
     for each in gc.get_objects():
         if issubclass(type(each), module.Connection):
             uses.let_wait(each)

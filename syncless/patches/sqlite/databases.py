@@ -1,4 +1,4 @@
-"""Each database and connection of sqlite3, as the patch knows it."""
+"""The state that the patch keeps of each database and connection of sqlite3."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOLDING = 64
 
 
 class Database:
-    """The threads that calls of one database may use at a time."""
+    """A database, with the shares of threads that its calls may use."""
 
     def __init__(self) -> None:
         self.entering = Share(ENTERING)
@@ -33,7 +33,7 @@ _elsewhere = Database()
 
 
 class Connection(Use):
-    """A connection, as the patch knows it."""
+    """The state that the patch keeps of a connection."""
 
     __slots__ = ("database", "strict")
 
@@ -53,7 +53,7 @@ def known_of(connection: Any) -> Connection:
 
 
 def file_of(database: Any) -> str | None:
-    """Return the path of a database that is a file, and not shared within the process by its cache."""
+    """Return the path of a database that is a file without a shared cache, or None for any other database."""
     if database == ":memory:" or not isinstance(database, (str, bytes, os.PathLike)):
         return None
     name = os.fsdecode(database)
@@ -64,7 +64,8 @@ def file_of(database: Any) -> str | None:
 
 
 def database_of(path: Any) -> Database:
-    """Return the same object for the same file, if the path is spelled the same way."""
+    """Return the Database of a path. The same file has the same object if its path is spelled the same
+    way."""
     if path == ":memory:" or not isinstance(path, (str, bytes, os.PathLike)):
         return Database()
     name = os.fsdecode(path)
@@ -84,9 +85,8 @@ class Threads:
     def run(
         self, known: Connection, share: Share, connection: Any, function: Callable[..., Any], *args: Any
     ) -> Any:
-        """function(*args) in a thread, or here if the connection must stay in its thread or is in use by the
-        caller. SQLite itself waits for locks, as it does on the connection anyway if that is None. If the
-        tasklet is interrupted, the statement is, too."""
+        """Call function(*args) in a thread, or here if the connection must stay in its thread or is in use by
+        the caller. If the tasklet is interrupted, so is the statement."""
         if known.strict or known.is_inside():
             return known.call(connection, True, function, args)
         job = Job()
@@ -102,7 +102,7 @@ class Threads:
         return known.call(connection, True, function, args)
 
     def in_transaction(self, known: Connection, connection: Any) -> bool:
-        """True as well if that cannot be known now."""
+        """Return whether the connection is, or may be, in a transaction."""
         try:
             return known.is_used_elsewhere() or connection.in_transaction
         except self.module.ProgrammingError:  # another tasklet has closed it

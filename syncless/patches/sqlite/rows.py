@@ -1,9 +1,9 @@
-"""Rows are fetched ahead, so that each costs little and none stops the other tasklets.
+"""Fetches rows ahead, so that each row costs little and none blocks the other tasklets.
 
-The thread that executes a statement fetches as many rows as come within a millisecond. When those are used
-up, further threads fetch the next ones. Statements executed directly need none of it.
+The thread that executes a statement fetches as many rows as arrive within a millisecond. When those are used
+up, further threads fetch the next ones. Statements executed directly need no such threads.
 
-Takes: cursors. Gives: the methods that fetch. Must not know where statements are executed
+This file provides the methods of cursors that fetch. It must not depend on where statements are executed
 (statements.py).
 """
 
@@ -31,7 +31,7 @@ _END: Any = object()
 
 
 class _Ahead(weakref.ref[Any]):
-    """Rows that have been fetched ahead for a cursor, the next one last."""
+    """The rows that have been fetched ahead for a cursor, the next row last."""
 
     known: Connection
     number: int
@@ -47,7 +47,7 @@ aheads: dict[int, _Ahead] = {}
 
 
 def _forget(ahead: Any) -> None:
-    """Also called when the cursor is gone."""
+    """Drop the rows of a cursor, even after the cursor is gone."""
     number: int = ahead.number
     if aheads.get(number) is ahead:
         del aheads[number]
@@ -82,7 +82,8 @@ class Rows:
         aheads[id(cursor)] = ahead
 
     def _fetch(self, cursor: Any, ahead: _Ahead) -> None:
-        """Fetch rows as long as they come quickly. The row factory is called when a row is given out."""
+        """Fetch rows as long as they arrive quickly. The row factory is called only when a row is returned to
+        the program."""
         rows: list[Any] = []
         factory = cursor.row_factory
         if factory is not None:
@@ -108,8 +109,8 @@ class Rows:
             ahead.rows = rows
 
     def _fetch_more(self, cursor: Any, ahead: _Ahead) -> None:
-        """In a thread. The lock is for tasklets that share the cursor, and for a tasklet that stopped waiting
-        while an earlier thread still fetches."""
+        """Fetch further rows, in a thread. The lock is needed for tasklets that share the cursor, and after a
+        tasklet has stopped waiting while its thread still fetches."""
         with ahead.one_at_a_time:
             if not (ahead.rows or ahead.at_end or ahead.error):
                 ahead.limit = min(4 * ahead.limit, MOST)
@@ -136,7 +137,7 @@ class Rows:
         return row if factory is None else factory(cursor, row)
 
     def fetches_one(self, at_end: Callable[[], Any]) -> Callable[..., Any]:
-        """fetchone or __next__, which is called for each row."""
+        """Return fetchone or __next__, which is called for each row."""
 
         def method(original: Any, cursor: Any) -> Any:
             ahead = aheads.get(id(cursor))

@@ -1,7 +1,7 @@
-"""Statements that are executed in a thread: those that write, and those whose reading may have to wait.
+"""Executes statements in threads: those that write, and those that may have to wait while reading.
 
-Takes: cursors and their statements. Gives: the methods that execute. The package's docstring says why the
-threads are divided into shares, and uses.pyx which statements never come here.
+This file provides the methods of cursors that execute. The package's docstring explains why the threads are
+divided into shares, and uses.pyx says which statements never get here.
 """
 
 from __future__ import annotations

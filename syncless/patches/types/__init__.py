@@ -1,1 +1,1 @@
-"""Types of the interpreter that the patch changes in place."""
+"""The types of the interpreter that the patch changes in place."""

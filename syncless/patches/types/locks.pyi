@@ -4,11 +4,11 @@ class Waiters: ...
 
 def ask(now: bool) -> None: ...
 def get_ident() -> int:
-    """threading.get_ident(): a number that no other tasklet, asyncio task or thread has that is alive now.
+    """Return, like threading.get_ident(), a number that no other live tasklet, asyncio task or thread has.
 
-    Fact: a debugger looks up its thread by this number, keeps there what it knows of it, and leaves one alone
-    that threading does not know. Danger: it does not stop in requests, and takes tasks that stop at the same
-    time for one. Decision: whoever asks inside of a trace function makes a thread known. Guarded by
+    Fact: a debugger stores its state of a thread by this number, and ignores threads that `threading` does
+    not know. Danger: the debugger would not stop in requests, and would confuse tasks that stop at the same
+    time. Decision: a call inside a trace function registers a thread. Guarded by
     tests/patches/test_tools.py::test_debugpy_stops_in_three_requests_at_once.
     """
 
@@ -31,7 +31,7 @@ def rlock_release_save(self: Any) -> tuple[int, int]: ...
 def rlock_acquire_restore(self: Any, state: tuple[int, int]) -> None: ...
 def end_of_thread(tasklet: Any) -> Any: ...
 def number_of(tasklet: Any) -> int:
-    """Return the value of threading.get_ident() in the tasklet. May be called in any thread."""
+    """Return the value of threading.get_ident() in the tasklet. This may be called in any thread."""
 
 def thread_has_ended(tasklet: Any) -> None: ...
 def wait_for_tstate_lock(self: Any, block: bool = True, timeout: float = -1) -> None: ...

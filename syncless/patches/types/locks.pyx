@@ -137,11 +137,11 @@ cdef set becoming = set()
 
 
 def get_ident() -> int:
-    """threading.get_ident(): a number that no other tasklet, asyncio task or thread has that is alive now.
+    """Return, like threading.get_ident(), a number that no other live tasklet, asyncio task or thread has.
 
-    Fact: a debugger looks up its thread by this number, keeps there what it knows of it, and leaves one alone
-    that threading does not know. Danger: it does not stop in requests, and takes tasks that stop at the same
-    time for one. Decision: whoever asks inside of a trace function makes a thread known. Guarded by
+    Fact: a debugger stores its state of a thread by this number, and ignores threads that `threading` does
+    not know. Danger: the debugger would not stop in requests, and would confuse tasks that stop at the same
+    time. Decision: a call inside a trace function registers a thread. Guarded by
     tests/patches/test_tools.py::test_debugpy_stops_in_three_requests_at_once.
     """
     cdef unsigned long number = ident()
@@ -193,7 +193,7 @@ def get_thread_ident() -> int:
 
 
 def number_of(Tasklet tasklet not None) -> int:
-    """Return the value of threading.get_ident() in the tasklet. May be called in any thread."""
+    """Return the value of threading.get_ident() in the tasklet. This may be called in any thread."""
     return ident_of(tasklet)
 
 

@@ -1,1 +1,1 @@
-"""What serves connections: the loop that called `serve`, and threads beside it."""
+"""The parts of a server that serve connections: the loop that called `serve`, and threads alongside it."""

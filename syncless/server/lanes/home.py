@@ -1,5 +1,5 @@
-"""Home: the lane of the loop that called `serve`. It has a listener for each socket, and accepts on those
-that are not left to another lane."""
+"""Home: the lane of the loop that called `serve`. It has a listener for each socket, and accepts on the
+sockets that are not left to another lane."""
 
 from __future__ import annotations
 

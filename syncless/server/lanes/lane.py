@@ -1,7 +1,7 @@
-"""Lane: a part of a server that serves its connections: the loop that called `serve`, and what is beside it.
+"""Lane: a part of a server that serves connections, such as the loop that called `serve`.
 
-A Server asks all its lanes the same, from its start to its stop. Another kind of lane (a second loop, another
-process) is one more class.
+A Server calls the same methods of all its lanes, from its start to its stop. Another kind of lane (a second
+loop, another process) would be another class.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ APART = {
 
 
 def check_together(*wanted: str) -> None:
-    """Raise ValueError if two of these are in APART."""
+    """Raise ValueError if two of these features cannot be combined (APART)."""
     for both, why in APART.items():
         if all(each in wanted for each in both):
             raise ValueError(why)
@@ -50,7 +50,7 @@ class LaneOwner(Protocol):
 
 
 class Served:
-    """A listening socket of a server, and what serves there."""
+    """A listening socket of a server, with its application."""
 
     listener: Listener
     """Of the loop that called `serve`, which opens last: known to start()."""
@@ -65,78 +65,81 @@ class Served:
 
 
 class Lane:
-    """The lane that has nothing to do. All is called in the thread of the server, except for what tells
-    figures: the threads of an operator's view ask for them, too."""
+    """A lane that does nothing. All methods are called in the thread of the server; those that return figures
+    also in other threads."""
 
     @property
     def connections(self) -> int:
-        """Those that it has now, which a stop waits for."""
+        """The number of open connections, for which a stop waits."""
         return 0
 
     @property
     def requests(self) -> int:
-        """Begun since the start."""
+        """The number of requests begun since the start."""
         return 0
 
     def open(self, server: LaneOwner, served: list[Served]) -> None:
-        """Take its part of these sockets. Raise ValueError if it cannot serve what they have."""
+        """Take this lane's share of the sockets. Raise ValueError if the lane cannot serve their
+        applications."""
 
     def start(self) -> None:
         """Begin to accept."""
 
     def limit_requests(self, quota: Quota) -> None:
-        """Its requests count there."""
+        """Count the requests of this lane in `quota`."""
 
     def pause(self) -> None:
-        """Leave new connections to other processes that have the same sockets."""
+        """Leave new connections to other processes that share the sockets."""
 
     def resume(self) -> None: ...
 
     def stop(self) -> None:
-        """From now on every response closes its connection."""
+        """Close each connection after its next response."""
 
     def begin_stop(self) -> None:
-        """Tell clients that the server stops, where the protocol has words for that (HTTP/2)."""
+        """Notify clients that the server stops, if the protocol allows it (HTTP/2)."""
 
     def accept_rest(self) -> None:
-        """Accept what is connected already, and then no more."""
+        """Accept the connections that are already made, and then stop accepting."""
 
     def close_connections(self, all_of_them: bool) -> None:
-        """Close those that are idle. ``all_of_them``: all others, too, whose requests are interrupted."""
+        """Close the idle connections. With ``all_of_them``, also close the others, and interrupt their
+        requests."""
 
     def tell_streams(self, at_last: bool) -> None:
-        """Tell requests that go on for ever that the server stops. ``at_last``: all others, too."""
+        """Notify endless requests that the server stops. With ``at_last``, notify all others, too."""
 
     def close_rest(self) -> None:
-        """Close connections that wait for nothing but their client."""
+        """Close the connections that wait only for their client."""
 
     def close(self) -> None:
-        """End, also if it has not been started."""
+        """End the lane, even if it has not been started."""
 
     def leave_to_parent(self) -> None:
-        """In a child after fork: gives up what is the parent's."""
+        """Give up the parent's objects in a child after a fork."""
 
     def census(self) -> dict[str, int]:
-        """Counts of what it owns now."""
+        """Return counts of the lane's objects."""
         return {}
 
     def figures(self) -> dict[str, int]:
-        """Count for an operator, those of a Listener and some of its own."""
+        """Return figures for an operator: those of a Listener and some of the lane's own."""
         return {}
 
     def count(self, counters: Counters) -> None:
-        """Add what it has not counted there by itself."""
+        """Add the counts that the lane has not yet added to `counters`."""
 
     def stuck(self, seconds: float) -> list[tuple[float, str]]:
-        """Its threads that have stood still for so long: the seconds, and a sentence."""
+        """Return the time and a description of each of the lane's threads that has been blocked for
+        `seconds`."""
         return []
 
     def in_flight(self) -> list[dict[str, Any]]:
-        """Requests that no tasklet answers, as a Reporter tells of requests."""
+        """Return the requests that do not run in tasklets, in the format of Reporter."""
         return []
 
     def loops(self) -> list[Loop]:
-        """Return those in which its requests run, except for that of the server."""
+        """Return the loops in which the lane's requests run, except for the server's own loop."""
         return []
 
 

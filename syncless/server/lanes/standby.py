@@ -1,15 +1,15 @@
-"""Threads that stand by: while one thread of a server is held by its application, another one serves on.
+"""Standby threads: while the application holds one thread of a server, another thread takes over.
 
-Each has a loop, and a listener for each of the server's sockets. One of them is active: it accepts, and has
-the connections. Watch (http/acceptor/watch.pxi) sees that it has been held for `held_seconds` and wakes the
-next one, which becomes the active one, and takes the connections that are between two requests. Requests that
-run on the held thread stay there. When they have ended their connections follow.
+Each thread has a loop, and a listener for each of the server's sockets. One thread is active: it accepts, and
+has the connections. When it has been held for `held_seconds`, Watch (http/acceptor/watch.pxi) wakes the next
+thread, which becomes active, and takes the connections that are between two requests. Requests that run on
+the held thread stay there; their connections follow when they have ended.
 
-Where ASGI applications are mounted beside WSGI applications, the first thread has their event loop. Another
-one sends it the connections on which requests for them come, and those of HTTP/2, which may carry such
-requests. They wait until that thread is held no longer, and then it becomes the active one again.
+Where ASGI applications are mounted beside WSGI applications, the first thread has their event loop. Other
+threads send it the connections on which requests for ASGI arrive, and all HTTP/2 connections, which may carry
+such requests. These connections wait until the first thread is no longer held and becomes active again.
 
-The server starts and stops in its own thread, the first of them, to which all come home before it stops.
+The server starts and stops in its own thread, the first one, to which all connections return before it stops.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ PLACES = 100
 
 
 class Side:
-    """One of the threads: its loop, and its part of each of the server's sockets."""
+    """One of the threads, with its loop and its share of each of the server's sockets."""
 
     def __init__(self, number: int):
         self.number = number
@@ -68,21 +68,21 @@ class Side:
         os.set_blocking(self._theirs, False)
 
     def begin(self) -> None:
-        """In its thread."""
+        """Note the current thread."""
         self.thread, self.native_id = current_loop().thread_id, _thread.get_native_id()
 
     def place(self) -> str:
-        """Return the line of Python that it is in."""
+        """Return the line of Python that the thread executes."""
         frame = _current_frames().get(self.thread)
         return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
     def stall(self, seconds: float) -> Stall | None:
-        """Return the code that holds it, as the watchdog reports it."""
+        """Return the code that holds the thread, as the watchdog reports it."""
         return stall_of(self.thread, self.native_id, seconds)
 
     @property
     def line(self) -> int:
-        """A byte that is written there wakes it."""
+        """A descriptor; writing a byte to it wakes the thread."""
         return self._theirs
 
     @property
@@ -90,7 +90,7 @@ class Side:
         return sum(listener.connections for listener in self.listeners)
 
     def call(self, function: Callable[[], object]) -> None:
-        """Call it in this thread, as soon as that is not held."""
+        """Call the function in this thread, as soon as the thread is not held."""
         self._calls.append(function)
         self.wake()
 
@@ -101,7 +101,8 @@ class Side:
             pass  # it has enough to read
 
     def listen(self, look: Callable[[Side], None], failed: Callable[[Exception], None]) -> None:
-        """Obey in its own thread until it has ended. ``failed`` is told of what cannot be done."""
+        """Run the calls in the side's own thread until the side has ended. Errors are passed to
+        ``failed``."""
         while not self.ended:
             wait_readable(self._ours)
             try:
@@ -122,7 +123,8 @@ class Side:
 
 
 class StandBy(Lane):
-    """StandBy(threads, held): of one server, from its start to its stop. ``held``: seconds."""
+    """StandBy(threads, held): the standby threads of one server, from its start to its stop. ``held`` is in
+    seconds."""
 
     def __init__(self, threads: int, held: float):
         if not 0 < threads <= MOST:
@@ -211,7 +213,7 @@ class StandBy(Lane):
         self._listening.name = "connections of threads that are held"
 
     def _serve(self, side: Side, started: Event) -> None:
-        """In the thread."""
+        """Serve in the thread."""
         side.begin()
         loop = current_loop()
         try:
@@ -261,7 +263,7 @@ class StandBy(Lane):
         self._over.set()
 
     def stop(self) -> None:
-        """From now on every response closes its connection; the first thread has all the others."""
+        """Close each connection after its next response; the first thread takes the other connections."""
         self._coming_home = True
         for side in self._others():
             for listener in side.listeners:
@@ -279,7 +281,7 @@ class StandBy(Lane):
             self._take(side, home)
 
     def close(self) -> None:
-        """End the threads. One that is held still is left behind."""
+        """End the threads. A thread that is still held is left behind."""
         if not self._sides:
             return
         self._close_acceptors()
@@ -322,7 +324,7 @@ class StandBy(Lane):
     # -- taking over ----------------------------------------------------------------------------------------
 
     def _look(self, side: Side) -> None:
-        """Something may be for this side to do, in whose thread this is."""
+        """Become active or take connections, if necessary. This runs in the side's thread."""
         if self._coming_home:
             return
         active = self._active
@@ -354,7 +356,7 @@ class StandBy(Lane):
                 acceptor.resume()
 
     def _take(self, source: Side, target: Side, most: int = 0) -> int:
-        """Return how many it has moved; -1 if that cannot be done now."""
+        """Move connections, and return their number, or -1 if that is impossible now."""
         moved = 0
         for one, other in zip(source.listeners, target.listeners, strict=True):
             found = take(one, other, most)
@@ -364,7 +366,7 @@ class StandBy(Lane):
         return moved
 
     def _sweep(self, side: Side) -> None:
-        """Take the connections whose requests have ended on other sides, as long as there are any."""
+        """Take the connections whose requests have ended on other sides, until there are none left."""
         first, last = SWEEP_SECONDS
         pause = first
         home = self._sides[0]
@@ -386,17 +388,17 @@ class StandBy(Lane):
                 offer(listener)
 
     def _return_home(self) -> None:
-        """The thread that the event loops of ASGI applications have is held no longer, and this is it."""
+        """Make the first thread active again, when it is no longer held."""
         home, active = self._sides[0], self._active
         if active is not home and not self._coming_home and self._take(active, home, BATCH) >= 0:
             self._become_active(home)
 
     def _send_home(self, connection: Watcher, listener: Listener) -> None:
-        """It waits for what only the first thread can answer."""
+        """Send home a connection whose request only the first thread can answer."""
         self._sides[0].call(lambda: spawn(self._bring, connection, listener))
 
     def _bring(self, connection: Watcher, listener: Listener) -> None:
-        """In the first thread."""
+        """Take the connection, in the first thread."""
         pause, last = 0.001, SWEEP_SECONDS[1]
         while self._sides:
             try:
@@ -424,7 +426,7 @@ class StandBy(Lane):
     # -- in all threads --------------------------------------------------------------------------------------
 
     def _others(self) -> list[Side]:
-        """All but the first."""
+        """Return all sides except the first."""
         return self._sides[1:]
 
     def _others_acceptors(self) -> list[Acceptor]:
@@ -443,7 +445,7 @@ class StandBy(Lane):
         self._accepting(Acceptor.close)
 
     def _accepting(self, action: Callable[[Acceptor], None]) -> None:
-        """Do something to the acceptors of the active side, in its thread."""
+        """Call the action for each acceptor of the active side, in its thread."""
         side = self._active
         for acceptor in side.acceptors:
             if side.number == 0:
@@ -453,7 +455,7 @@ class StandBy(Lane):
 
     @property
     def connections(self) -> int:
-        """Those on other threads than the server's own."""
+        """The number of connections on threads other than the server's own."""
         return sum(side.connections for side in self._others())
 
     @property
@@ -494,7 +496,7 @@ class StandBy(Lane):
         return add_up([own, *others])
 
     def stuck(self, seconds: float) -> list[tuple[float, str]]:
-        """The server's own thread is watched like any server's."""
+        """Return the held threads except the server's own, which is watched separately."""
         found = []
         for side in self._others():
             held = 0.0 if side.loop is None else side.loop.held_for()

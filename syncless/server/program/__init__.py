@@ -1,1 +1,1 @@
-"""A server as a program of its own: the process that serves or the several that do, signals, what it says."""
+"""Runs a server as a program: its serving processes, its signals and its messages."""

@@ -1,5 +1,5 @@
-"""What a server says of itself: a line for each address that it serves, on a terminal a few lines more, and
-an entry of the error log for each event in its life."""
+"""Prints the addresses that a server serves (with more details on a terminal), and logs the events of its
+life in the error log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syncless.server.program.blocking import Patch
 
 
 class Events:
-    """Events(quiet): called with an event, it writes an entry of level INFO."""
+    """Events(quiet): logs the events that it is called with, at level INFO."""
 
     def __init__(self, quiet: bool, began: float | None = None):
         self.quiet = quiet
@@ -27,12 +27,12 @@ class Events:
             inform(event)
 
     def begin(self, event: str) -> None:
-        """Tells of something that takes time. The first begins when this object is made."""
+        """Log the beginning of an event that takes time. The first event begins when this object is made."""
         self.began = time.monotonic()
         self(event)
 
     def end(self, event: str) -> None:
-        """Tells how long it has taken."""
+        """Log the end of the event and its duration."""
         self(f"{event} after {time.monotonic() - self.began:.3f} s")
 
     def will_stop(self, seconds: float) -> None:
@@ -46,8 +46,8 @@ def counted(number: int, what: str) -> str:
 def announce(
     urls: Sequence[str], workers: int = 0, patch: Patch | None = None, status: Sequence[str] = ()
 ) -> None:
-    """Say on stdout that these addresses are served, and where the status page is. ``patch``: that of the
-    workers, or None for this process."""
+    """Print the served addresses, and those of the status page. ``patch`` is the patch of the workers, or
+    None for that of this process."""
     first, *others = urls
     processes = counted(workers, "worker")
     if not is_terminal():
@@ -70,7 +70,7 @@ def announce(
 
 
 def is_terminal() -> bool:
-    """Return whether somebody reads stdout as it comes."""
+    """Return whether stdout is a terminal."""
     try:
         return sys.stdout.isatty()
     except (AttributeError, ValueError):  # there is none, or it is closed
@@ -83,6 +83,6 @@ def loop_name() -> str:
 
 
 def patched_areas() -> str:
-    """Return those of this process."""
+    """Return the patched areas of this process."""
     patches = sys.modules.get("syncless.patches")
     return "" if patches is None else str(patches.described())

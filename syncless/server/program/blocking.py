@@ -1,5 +1,5 @@
-"""Whether an application can block the process: the patch before it is imported, or a warning where there is
-none. The patch itself is given by the caller of the program."""
+"""Warns about applications that can block the process because there is no patch. The caller of the program
+provides the patch, which is applied before the application is imported."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def is_patched(area: str) -> bool:
 
 
 def warn_of_blocking_modules() -> None:
-    """Tells which modules the application has imported that will block, if sockets are not patched."""
+    """Warn about imported modules that will block, if sockets are not patched."""
     found = [] if is_patched("socket") else [name for name in MODULES if name in sys.modules]
     if found:
         warn(
@@ -60,9 +60,9 @@ get_ident = original_of(_thread.get_ident)
 
 
 def warn_at_prompt(waiting: Callable[[], int], serves: Callable[[], bool]) -> None:
-    """At a prompt a server serves while the code there waits cooperatively. Tell once, with the stack, that a
-    client waits in vain: at two looks of an OS thread. ``waiting``: how many clients wait; ``serves``: as
-    long as the server does."""
+    """Warn once, with the stack, that a client waits in vain, because the code at the prompt does not wait
+    cooperatively. An OS thread checks this. ``waiting`` returns the number of waiting clients; ``serves``
+    returns whether the server still runs."""
     thread = get_ident()
 
     def look() -> None:
@@ -89,7 +89,7 @@ CURE_AT_PROMPT = "call syncless.patches.patch_all() first, or send the request w
 
 
 class StallWarning:
-    """Tells once, with the stack, that the application has held all requests, while the block lasts."""
+    """Warns once, with the stack, that the application blocks all requests, while it still does."""
 
     def __init__(self) -> None:
         self._patched = is_patched("time")

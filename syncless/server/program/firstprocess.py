@@ -1,5 +1,5 @@
-"""Process 1 of a container: it gets the orphans of all others, and must wait for them, or they stay zombies
-until no process can be started. A server that waited for all children would take their status from
+"""Process 1 of a container: it inherits the orphans of all other processes, and must reap them, or zombies
+pile up until no process can be started. A server that waited for all children would take their status from
 subprocess. So process 1 does nothing else, and its child is the server.
 """
 
@@ -24,7 +24,7 @@ NO_CHILD = (
 
 
 def begin_in_child() -> None:
-    """Return in a child of process 1, which hands signals on to it and ends as it does; else at once."""
+    """Return in a child of process 1, which forwards signals to the child and exits with its status."""
     if os.getpid() != 1:
         return
     if not _is_alone():
@@ -39,7 +39,7 @@ def begin_in_child() -> None:
 
 
 def _is_alone() -> bool:
-    """Return whether a child by fork() would have all that this process has."""
+    """Return whether a forked child would have everything that this process has."""
     if threading.active_count() > 1 or len(tasklets()) > 1:
         return False
     try:
@@ -50,7 +50,8 @@ def _is_alone() -> bool:
 
 
 def _attend(child: int, awaited: set[signal.Signals]) -> int:
-    """Hand on signals and wait for processes until the child has ended. Its exit status, as of a shell."""
+    """Forward signals and reap processes until the child has ended. Return its exit status, as a shell
+    would."""
     while True:
         got = signal.sigwaitinfo(awaited)
         if got.si_signo != signal.SIGCHLD:

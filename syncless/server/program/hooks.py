@@ -1,8 +1,8 @@
-"""Hooks: functions of the user that a server calls when it starts, forks, stops and answers requests.
+"""Hooks: user functions that a server calls when it starts, forks, stops and answers requests.
 
-Takes functions, or their names ("module:function"), which are imported in the process that calls them. A hook
-without which a process cannot serve (on_start, post_fork) ends it with an error; an error of any other is
-logged. Those of requests are given to the application, see Host.with_hooks().
+A hook is a function or its name ("module:function"), which is imported in the process that calls it. If
+on_start or post_fork fails, the process ends; errors of other hooks are logged. The application calls the
+hooks of requests, see Host.with_hooks().
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ NAMES = ("on_start", "post_fork", "pre_request", "post_request", "pre_stop", "wo
 
 
 class HookFailed(Exception):
-    """A hook without which a process cannot serve; the text has its name and its traceback."""
+    """A hook that the process needs has failed; the message has its name and its traceback."""
 
 
 class Hooks:
-    """Hooks({"on_start": function, "post_fork": "module:function"}). Raise ValueError for one that there is
-    not."""
+    """Hooks({"on_start": function, "post_fork": "module:function"}). Raise ValueError for an unknown hook."""
 
     def __init__(self, given: Mapping[str, Hook | str] | None = None):
         self._given = dict(given or {})
@@ -39,7 +38,7 @@ class Hooks:
         self._labels = {name: f"{name} ({_place(hook)})" for name, hook in self._given.items()}
 
     def load(self, name: str) -> Hook | None:
-        """Return the function of that name, or None. HookFailed, ApplicationNotFound if it cannot be
+        """Return the hook's function, or None. Raise HookFailed or ApplicationNotFound if it cannot be
         imported."""
         hook = self._given.get(name)
         if isinstance(hook, str):
@@ -52,12 +51,12 @@ class Hooks:
         return hook
 
     def load_all(self) -> None:
-        """Import all of them, to check that they can be."""
+        """Import all hooks, to check that this is possible."""
         for name in self._given:
             self.load(name)
 
     def call(self, name: str) -> None:
-        """Call it, if there is one. HookFailed."""
+        """Call the hook, if there is one. Raise HookFailed if it fails."""
         hook = self.load(name)
         if hook is None:
             return
@@ -69,7 +68,7 @@ class Hooks:
             ) from None
 
     def call_at_end(self, name: str) -> None:
-        """Call it, if there is one; its errors are logged."""
+        """Call the hook, if there is one, and log its errors."""
         try:
             hook = self.load(name)
             if hook is not None:
@@ -78,7 +77,7 @@ class Hooks:
             process_log().error(f"the hook {self._labels[name]} raised an error:", error)
 
     def for_request(self, name: str) -> Hook | None:
-        """Return a function that calls it and logs its errors; None if there is no such hook."""
+        """Return a function that calls the hook and logs its errors, or None if there is no such hook."""
         hook = self.load(name)
         if hook is None:
             return None

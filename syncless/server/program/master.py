@@ -1,10 +1,10 @@
-"""Master: a process that supervises others, which serve. It opens the sockets, starts the workers, and sees
-to it that there are enough.
+"""Master: a process that supervises worker processes, which serve. It opens the sockets, and starts and
+replaces the workers.
 
-The sockets belong to the master, so connections that wait in a backlog survive every worker. A worker tells
-its master through a pipe that it is ready, or that it wants to be replaced; that its loop runs, it tells by a
-clock in shared memory. Nothing in the master needs the event loop: it must go on whatever happens to it. (One
-that imports the application for its workers is patched, and waits in its own loop.)
+The sockets belong to the master, so connections that wait in a backlog survive every worker. A worker reports
+through a pipe that it is ready, or must be replaced, and through a clock in shared memory that its loop runs.
+The master does not need the event loop, because it must survive any failure of a loop. (A master that imports
+the application for its workers is patched, and waits in its own loop.)
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ AUTO = "auto"
 
 
 class Master:
-    """Supervises ``workers`` processes until SIGTERM or SIGINT; arguments as for `serve`.
+    """Supervises ``workers`` processes until SIGTERM or SIGINT. The arguments are those of `serve`.
 
-    SIGHUP replaces all workers: new ones start, and when they are ready the old ones end gracefully. SIGUSR1
-    reaches all of them. SIGTTIN and SIGTTOU add and take away one. A worker that dies is replaced, with
-    back-off; one whose loop stands still for Limits.worker_stuck_seconds is killed, and the stack that
-    blocked it is written to stderr; Limits.worker_requests, worker_seconds and worker_memory_bytes replace
-    workers in time.
+    SIGHUP replaces all workers: new ones start, and when they are ready the old ones shut down gracefully.
+    SIGUSR1 is forwarded to all workers. SIGTTIN adds a worker, and SIGTTOU removes one. A worker that dies is
+    replaced, with back-off. A worker whose loop is blocked for Limits.worker_stuck_seconds is killed, and its
+    stack is written to stderr. Limits.worker_requests, worker_seconds and worker_memory_bytes cause regular
+    replacements.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Master:
     # -- running --------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Supervise until it is told to stop. Raise OSError if it cannot listen; WorkersFailed."""
+        """Supervise until a signal stops the master. Raise OSError if it cannot listen, or WorkersFailed."""
         self.logs.open_errors()
         try:
             self.sockets.open()
@@ -186,7 +186,7 @@ class Master:
             self.sockets.close()
 
     def _announce_if_first(self, worker: Worker) -> None:
-        """Say where it serves, now that it does."""
+        """Announce the addresses, when the first worker is ready."""
         if self.failures.ever_ready or not worker.ready:
             return
         self.failures.ever_ready = True
@@ -207,7 +207,7 @@ class Master:
             os.write(self._wakers[1], b"s")
 
     def _step(self, wake: int) -> bool:
-        """Wait for something to happen and handle it. Whether there is anything left to supervise."""
+        """Wait for the next event and handle it. Return whether there is anything left to supervise."""
         pipes = {worker.pipe: worker for worker in self._all() if worker.pipe >= 0}
         hurried = self.stopping or self.stops_at or self._starting()
         pause = self.status.pause(0.1 if hurried else min(1.0, self.manager.interval / 2 or 1.0))
@@ -375,8 +375,8 @@ class Master:
             worker.killed_at = now + 2
 
     def _refuse_when_taken(self) -> None:
-        """Close the sockets of a master that stops, once its workers have accepted what was connected, or in
-        LONGEST_LAST_CALL."""
+        """Close the sockets of a stopping master, once its workers have accepted the waiting connections, or
+        after LONGEST_LAST_CALL."""
         now = time.monotonic()
         if now < self.refuses_at or not self.sockets.shared:
             return

@@ -1,4 +1,4 @@
-"""From the start of a process to its first request: privileges, hooks, and its application."""
+"""Prepares a process for its first request: privileges, hooks, and the application."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from syncless.tools.records import record
 
 @record(frozen=True)
 class Preparation:
-    """``hooks``, ``privileges`` and ``chdir`` of `serve`; and ``native``, if that is imported after the
-    privileges are dropped."""
+    """The ``hooks``, ``privileges`` and ``chdir`` of `serve`, and its ``native`` if that must be imported
+    after the privileges are dropped."""
 
     hooks: Hooks
     privileges: Privileges | None = None
@@ -28,15 +28,15 @@ class Preparation:
     native_threads: int = 0
 
     def make_server(self, host: str = "", port: int = 0, **options: Any) -> Server:
-        """Return a Server that gets its application by take(): code of users runs neither as root nor before
-        the hook."""
+        """Return a Server that gets its application from take(), because user code must run neither as root
+        nor before the hook."""
         server = Server(nothing_yet, host, port, **options)
         self.own_files(server.logs)
         return server
 
     def take(self, server: Server, application: Any, hook: str) -> None:
         """Drop the privileges, call the hook, import the application if it is a name, and make its requests
-        call their hooks. HookFailed, ValueError, and the errors of `load`."""
+        call their hooks. Raise HookFailed, ValueError, or the errors of `load`."""
         if self.privileges is not None:
             server.logs.make_files()
             self.privileges.drop()
@@ -55,7 +55,7 @@ class Preparation:
         server.application = host
 
     def enter_again(self) -> None:
-        """Follow the name of the folder anew: a deployment may have pointed a symbolic link elsewhere."""
+        """Resolve the name of the folder again, because a deployment may have changed a symbolic link."""
         try:
             if self.folder is not None:
                 enter(self.folder)
@@ -63,8 +63,8 @@ class Preparation:
             warn(f"cannot change to {self.folder} again: {error.strerror}; new workers use the old directory")
 
     def enter_for_good(self) -> None:
-        """Enter the folder as the user, who has perhaps no right to be where root has followed a symbolic
-        link. Raise OSError on failure."""
+        """Enter the folder as the user, who may lack access to the place to which root has followed a
+        symbolic link. Raise OSError on failure."""
         if self.folder is not None:
             try:
                 enter(self.folder)

@@ -1,9 +1,9 @@
-"""Privileges: another user and group for a process that was started as root, once it has what only root can
-get.
+"""Privileges: switches a process that was started as root to another user and group, once it has what only
+root can get.
 
-Order matters: the supplementary groups and the group are changed while the process is still root, the user
-last, and of each the real, effective and saved id, so that nothing can take them back. `drop()` tries that
-and ends with an error if it could.
+Order matters: the supplementary groups and the group are changed while the process is still root, and the
+user last. Each time the real, effective and saved ids are set, so that nothing can restore them. `drop()`
+tries to restore them, and raises an error if it can.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from syncless.tools.records import record
 
 
 class PrivilegesError(ValueError):
-    """The user or group cannot be had; the text names the option."""
+    """The process cannot switch to the user or group; the message names the option."""
 
 
 @record(frozen=True)
 class Privileges:
-    """The user and group that serve. None: those of the process."""
+    """The user and group that serve. None means those of the process."""
 
     uid: int | None = None
     gid: int | None = None
@@ -48,7 +48,7 @@ class Privileges:
         return wanted
 
     def held(self) -> bool:
-        """Return whether the process is that user and group already."""
+        """Return whether the process already runs as that user and group."""
         return self.uid in (None, os.geteuid()) and self.gid in (None, os.getegid())
 
     def owner(self) -> str:
@@ -57,7 +57,7 @@ class Privileges:
 
     @property
     def ids(self) -> Owner:
-        """Of files that root makes, so that they can be opened again after the drop."""
+        """Return the owner for files that root makes, so that they can be reopened after the drop."""
         return -1 if self.uid is None else self.uid, -1 if self.gid is None else self.gid
 
     def drop(self) -> None:

@@ -1,6 +1,4 @@
-"""What others are told of a process: its title in `ps`, the file with its number, and messages to a service
-manager.
-"""
+"""Announces a process: by its title in `ps`, its PID file, and messages to a service manager."""
 
 from __future__ import annotations
 
@@ -32,10 +30,9 @@ def set_title(role: str, application: Any) -> None:
 
 
 class PidFile:
-    """A file with the number of this process, for as long as the block lasts. With privileges that the
-    process drops meanwhile, the file is emptied where it cannot be removed. Raise FileExistsError if a
-    process that runs has the file: it is locked (flock(2)), and a child closes it after fork(), to keep no
-    lock."""
+    """A file with the ID of this process, which exists while the block runs. A process that has dropped its
+    privileges may only be able to empty the file. Raise FileExistsError if another running process has the
+    file, which is locked (flock(2)). A child closes the file after fork(), so that it keeps no lock."""
 
     def __init__(self, path: str | os.PathLike[str] | None, privileges: Privileges | None = None):
         self.path = None if path is None else os.path.abspath(path)
@@ -43,8 +40,8 @@ class PidFile:
         self._fd = -1
 
     def check(self) -> None:
-        """Raise FileExistsError if a process that runs has the file: told before an application is
-        imported."""
+        """Raise FileExistsError if another running process has the file. This is checked before an
+        application is imported."""
         if self.path is None:
             return
         try:
@@ -73,7 +70,7 @@ class PidFile:
         _open[fd] = os.fstat(fd)
 
     def _begin_in_place_of(self, place: Place) -> int:
-        """Write a new file that root owns, if others may put files there; read the old one only for its
+        """Write a new file owned by root if others may put files there, and open the old one only for its
         lock."""
         new = os.O_RDWR | os.O_CREAT | os.O_EXCL
         for _ in range(TRIES):
@@ -162,8 +159,8 @@ at_fork(in_child=_close_in_child)
 
 
 class ServiceManager:
-    """Tells the one that NOTIFY_SOCKET names; does nothing where it is not set. Never waits, and never fails:
-    the service goes on."""
+    """Notifies the service manager that NOTIFY_SOCKET names, if it is set. This never waits and never fails,
+    so that the service continues."""
 
     def __init__(self, variables: Mapping[str, str] = os.environ):
         self._path = variables.get("NOTIFY_SOCKET", "")
@@ -201,7 +198,7 @@ class ServiceManager:
         self.tell("STOPPING=1", "STATUS=Stopping")
 
     def alive(self) -> None:
-        """Report that the service is alive. Must be called at least once in `interval`."""
+        """Report that the service is alive. Call this at least once per `interval`."""
         now = time.monotonic()
         if self.interval and now - self._told_alive >= self.interval / 2:
             self._told_alive = now

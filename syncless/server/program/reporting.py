@@ -1,7 +1,7 @@
-"""A status server beside what serves: in the loop of a master, or in a thread beside a single process.
+"""Runs a status server: in the loop of a master, or in a thread alongside a single process.
 
-The classes here say what of a master or of a process is shown, see `Program` in status/overview.py, and
-carry the status server along. Where no status is asked for they do nothing.
+The classes here provide the state of a master or a process (see `Program` in status/overview.py), and run the
+status server. They do nothing if no status is configured.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def _health_page(well: Callable[[], bool]) -> Callable[[str], tuple[str, bytes, 
 
 
 class Reporting:
-    """How a worker reports: its row of the scoreboard, and the line on which it is asked. Of its master's
-    things it keeps nothing."""
+    """A worker's means to report: its row of the scoreboard, and the line on which the master queries it. It
+    keeps no objects of its master."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Reporting:
         self.ours.close()
 
     def begin(self, server: Server) -> None:
-        """Make the server, which has not started yet, report from now on."""
+        """Make a server that has not started yet report from now on."""
         add_pages(server, self.options, self.scoreboard, lambda: not self.scoreboard.is_stopping())
         self.reporter = Reporter(server, self.scoreboard.row(self.row))
         self.reporter.start(self.theirs.detach())
@@ -113,14 +113,14 @@ class OfMaster:
         self._server = make_server(options, self._scoreboard, self) if self._scoreboard else None
 
     def open(self) -> None:
-        """Raise OSError if it cannot listen."""
+        """Open the sockets. Raise OSError on failure."""
         if self._server is not None:
             self._server.open()
             if self._options.warning:
                 warn(self._options.warning)
 
     def told_to_stop(self) -> None:
-        """Report that it is not ready any more."""
+        """Report that the server is no longer ready."""
         if not self.stops and self._scoreboard is not None:
             self._scoreboard.add("stopping")
         self.stops = True
@@ -136,14 +136,14 @@ class OfMaster:
     # -- the master's loop --------------------------------------------------------------------------------
 
     def descriptors(self) -> list[int]:
-        """Readable when step() has something to do."""
+        """Return descriptors that are readable when step() has work."""
         return [self._server.fileno()] if self._server is not None else []
 
     def pause(self, most: float) -> float:
         return min(most, self._server.pause()) if self._server is not None else most
 
     def step(self) -> None:
-        """Do a step; an error here does not end the master."""
+        """Do a step. An error here does not end the master."""
         if self._server is not None:
             try:
                 self._server.step()
@@ -198,7 +198,7 @@ class OfMaster:
         return Process(worker.pid, number, worker.clock + 1, state, worker.born, worker.last_beat())
 
     def is_live(self) -> bool:
-        """Return True: it responds, and it supervises its workers itself."""
+        """Return True: the master responds, and supervises its workers itself."""
         return True
 
     def is_ready(self) -> bool:
@@ -240,7 +240,7 @@ class OfProcess:
         return self.state == "ready" and self.is_live()
 
     def step(self, woken: int) -> bool:
-        """Do the steps in a thread beside the loop until it is stopped."""
+        """Do a step, in the thread alongside the loop. Return True, to continue."""
         try:
             wait_readable([self.status.fileno(), woken], TICK)
             self.status.step()
@@ -254,7 +254,8 @@ class OfProcess:
 
 @contextmanager
 def shown(options: StatusOptions, server: Server) -> Iterator[OfProcess | None]:
-    """Show the status of a single process while the block runs. Raise OSError if it cannot listen."""
+    """Show the status of a single process while the block runs. Raise OSError if the status server cannot
+    listen."""
     if not options:
         yield None
         return

@@ -1,4 +1,4 @@
-"""One process that serves, from its start to the signal that stops it."""
+"""Runs one serving process, from its start to the signal that stops it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTHING_TO_RELOAD = "SIGHUP: no certificates to reload; new code needs --workers
 
 
 class Serving(Protocol):
-    """A Server, as this file sees it."""
+    """The part of a Server that this module needs."""
 
     @property
     def urls(self) -> list[str]: ...
@@ -56,10 +56,11 @@ def run(
     told: Callable[[], None] | None = None,
     stopping: Callable[[], None] | None = None,
 ) -> None:
-    """Start the server and serve until SIGTERM or SIGINT; a second one hurries the stop. A ``worker`` leaves
-    SIGINT and the service manager to its master. Call ``bound`` when it has its sockets, ``started`` when it
-    serves, ``told`` when it is told to stop, and ``stopping`` when it begins to, ``delay`` seconds later,
-    while it still accepts. ``began`` is the monotonic time at which the start began."""
+    """Start the server and serve until SIGTERM or SIGINT; a second signal hurries the stop. A ``worker``
+    leaves SIGINT and the service manager to its master. Call ``bound`` when the sockets are open,
+    ``started`` when the server serves, ``told`` at the signal to stop, and ``stopping`` when the stop
+    begins, ``delay`` seconds later, while the server still accepts. ``began`` is the monotonic time at
+    which the start began."""
     events = Events(quiet, began)
     asked = Event()
     skip = Event()
@@ -105,7 +106,7 @@ def _stop(server: Serving, events: Events, stopping: Callable[[], None] | None) 
 
 @contextmanager
 def _beside(manager: ServiceManager, worker: bool) -> Iterator[None]:
-    """Run beside the server: the console, if it is asked for, and the service manager's watchdog."""
+    """Run the console (if requested) and the service manager's watchdog alongside the server."""
     console = listen_if_asked(worker)
 
     def beat() -> None:
@@ -129,8 +130,8 @@ def _beside(manager: ServiceManager, worker: bool) -> Iterator[None]:
 def _obeying(
     server: Serving, events: Events, asked: Sequence[Event], manager: ServiceManager, worker: bool
 ) -> Iterator[None]:
-    """Obey signals, in the main thread: each SIGTERM or SIGINT sets the next of `asked`; SIGUSR1 and SIGHUP
-    open files anew, in tasklets of their own: what they interrupt may be anything, and must not wait."""
+    """Obey signals, in the main thread: each SIGTERM or SIGINT sets the next of `asked`. SIGUSR1 and SIGHUP
+    reopen files, in separate tasklets, because handlers may interrupt any code and must not wait."""
     process = os.getpid()
     terminal = Terminal()
 
@@ -201,8 +202,8 @@ class Terminal:
         self._had = not ignored and _is_there()
 
     def is_gone(self) -> bool:
-        """Return, at SIGHUP, whether the terminal has closed, which ends the server; otherwise the signal
-        means a reload."""
+        """Return, at SIGHUP, whether the terminal has closed. In that case the server ends; otherwise the
+        signal means a reload."""
         return self._had and not _is_there()
 
 
@@ -216,9 +217,8 @@ def _is_there() -> bool:
 
 @contextmanager
 def refusing_signals() -> Iterator[None]:
-    """In the main thread. These signals would end or stop the process; a handler of the application's
-    stays. One from the terminal of a process in the background comes again and again, unless it is ignored:
-    each is told once."""
+    """Ignore signals that would end or stop the process, in the main thread, unless the application handles
+    them. Each signal is reported once: the terminal of a background process repeats it."""
 
     def refuse(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""A program that serves until it is told to stop: from its own process, or by several that it supervises."""
+"""A program that serves until a signal stops it: from its own process, or with several that it supervises."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def serve_until_stopped(
     patch: Patch,
     **options: Any,
 ) -> None:
-    """Run `serve`. ``options`` are more arguments for its Server."""
+    """Run `serve`. ``options`` are further arguments for its Server."""
     began = time.monotonic()
     patching = Patching(patch)
     refuse_while_importing()
@@ -129,8 +129,8 @@ def serve_until_stopped(
 
 
 def _by_name(folder: str, options: dict[str, Any]) -> None:
-    """Certificates are found below the name of the folder, which may mean another one when they are read
-    anew."""
+    """Make the paths of certificates absolute. The folder's name may mean another one when the files are
+    reloaded."""
     for name in ("certfile", "keyfile", "client_ca"):
         if options.get(name) is not None:
             options[name] = os.path.join(folder, options[name])
@@ -146,8 +146,8 @@ def _by_name(folder: str, options: dict[str, Any]) -> None:
 def _by_name_of_files(
     folder: str | None, options: dict[str, Any], pid_file: str | os.PathLike[str] | None
 ) -> str | os.PathLike[str] | None:
-    """So are log files, and the pid file, which is returned, where root becomes another user: else whoever
-    can put another folder there chooses their directory."""
+    """Make the paths of log files and of the PID file absolute, and return the latter, where root becomes
+    another user. Otherwise, anyone who can replace the folder would choose their directory."""
     if folder is None:
         return pid_file
     for name in ("access_log", "error_log"):
@@ -166,6 +166,6 @@ def _started(view: OfProcess | None, seen: StatusOptions, quiet: bool) -> None:
 
 
 def _told(view: OfProcess | None) -> None:
-    """Called when told to stop: report that it is not ready any more."""
+    """Report that the server is no longer ready, at the signal to stop."""
     if view is not None:
         view.state = "stopping"

@@ -1,8 +1,8 @@
-"""A worker process as its master sees it, and the place that one has; when the next one is tried after
-failures, and when the master gives up. master.py moves them.
+"""Workers and their slots as seen by the master, with the delays after failed starts, and the point at which
+the master gives up. master.py uses these classes.
 
 The listening sockets belong to the master, so connections that wait in a backlog survive every worker. With
-reuse_port each slot has sockets of its own, among which the system spreads connections.
+reuse_port each slot has its own sockets, among which the system distributes connections.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def number_of_workers(clocks: mmap.mmap) -> int:
 
 
 class Worker:
-    """A process, as its master sees it. ``pipe``: its messages; ``clock``: its place among the ``clocks``."""
+    """A worker process, as seen by its master. ``pipe`` carries its messages; ``clock`` is its place among
+    the ``clocks``."""
 
     def __init__(self, pid: int, pipe: int, clocks: mmap.mmap, clock: int):
         self.pid = pid
@@ -80,26 +81,26 @@ class Worker:
             os.kill(self.pid, number)
 
     def has_begun(self) -> bool:
-        """Return whether it obeys signals: it does not yet in what other libraries do after a fork, if that
-        takes long."""
+        """Return whether the worker already obeys signals, after other libraries have run their code after
+        the fork."""
         return self._beat() > 0
 
     def last_beat(self) -> float:
-        """Return when its loop was last seen running, by the monotonic clock."""
+        """Return the monotonic time at which the worker's loop was last seen running."""
         return max(self._beat(), self._excused_at)
 
     def _beat(self) -> float:
         return float(BEAT.unpack_from(self._clocks, self.clock * BEAT.size)[0])
 
     def excuse(self, seconds: float, now: float) -> None:
-        """Excuse the time for which its master did not run."""
+        """Do not count the time for which the master did not run."""
         self.born += seconds
         self._excused_at = now
         if self.killed_at:
             self.killed_at += seconds
 
     def read_messages(self) -> None:
-        """Read what it says. Wait, unless there is something or the pipe does not block."""
+        """Read the worker's messages. Wait for one, unless the pipe is non-blocking."""
         said = os.read(self.pipe, LONGEST_REASON + 1)
         if not said:
             self._hang_up()  # it ends
@@ -115,8 +116,8 @@ class Worker:
                 self.retiring, self.asked_to_go = limit, True
 
     def drain_messages(self) -> None:
-        """Read the last words of a worker that has ended. A process that it has forked may have its end of
-        the pipe still, so this never waits."""
+        """Read the last messages of a worker that has ended. This never waits, because a process forked by
+        the worker may still have its end of the pipe."""
         if self.pipe >= 0:
             os.set_blocking(self.pipe, False)
             with contextlib.suppress(BlockingIOError):
@@ -131,7 +132,7 @@ class Worker:
 
 
 class Slot:
-    """The place of one worker."""
+    """The slot of one worker."""
 
     def __init__(self) -> None:
         self.current: Worker | None = None
@@ -150,11 +151,11 @@ LONGEST_BACK_OFF = 10.0
 
 
 class WorkersFailed(Exception):
-    """No worker could start; the text has the reason, or stderr does."""
+    """No worker could start; the message or stderr has the reason."""
 
 
 class Failures:
-    """Failures(slots): those of the workers of these slots."""
+    """Failures(slots): counts the failures of the workers of these slots."""
 
     def __init__(self, slots: list[Slot]):
         self._slots = slots
@@ -170,8 +171,8 @@ class Failures:
             slot.not_before = 0.0
 
     def explain(self, reason: str) -> None:
-        """Tell why workers cannot start: once, however many say the same. Raise WorkersFailed if none has
-        been ready."""
+        """Log once why workers cannot start, even if several have the same reason. Raise WorkersFailed if no
+        worker has been ready."""
         if not self.ever_ready:
             raise WorkersFailed(f"no worker can start: {reason}")
         if reason != self._explained:
@@ -179,22 +180,22 @@ class Failures:
             warn(f"a new worker cannot start: {reason}")
 
     def failed(self, slot: Slot, why: str) -> None:
-        """Count a worker that could not start, or died at once. Raise WorkersFailed if no other has been
-        better."""
+        """Count a worker that could not start, or died immediately. Raise WorkersFailed after several
+        failures without a ready worker."""
         slot.failures += 1
         if not self.ever_ready and sum(slot.failures for slot in self._slots) >= GIVE_UP_AFTER:
             raise WorkersFailed(f"{why}, like the workers before it; none has become ready")
         self.again(slot, why)
 
     def again(self, slot: Slot, why: str) -> None:
-        """Try another worker, with a delay that grows with the failures of this slot."""
+        """Schedule another worker, with a delay that grows with the failures of this slot."""
         pause = min(LONGEST_BACK_OFF, 0.1 * 2**slot.failures) if slot.failures else 0.0
         slot.not_before = time.monotonic() + pause
         warn(f"{why}; a new one starts{f' in {pause:.1f} s' if pause else ''}")
 
 
 class SharedSockets:
-    """SharedSockets(sockets, reuse_port): the listening sockets of a master, as its workers share them."""
+    """SharedSockets(sockets, reuse_port): the listening sockets that a master shares with its workers."""
 
     def __init__(self, sockets: Sockets, reuse_port: bool):
         self._sockets = sockets
@@ -203,12 +204,12 @@ class SharedSockets:
         self._slots: dict[Slot, Opened] = {}
 
     def open(self) -> None:
-        """Raise OSError if it cannot listen."""
+        """Open the sockets. Raise OSError on failure."""
         self.shared = self._sockets.open()
 
     def of(self, slot: Slot) -> Opened:
-        """Return the sockets of a slot, which stay those of its workers. With reuse_port the first slot has
-        those that were opened first."""
+        """Return the sockets of a slot, which all its workers use in turn. With reuse_port the first slot has
+        the sockets that were opened first."""
         if slot not in self._slots:
             shares = not self._reuse_port or not self._slots
             self._slots[slot] = self.shared if shares else self._open_again()
@@ -218,12 +219,12 @@ class SharedSockets:
         return [(self._sockets.open_again(sock), tls) for sock, tls in self.shared]
 
     def all(self) -> Opened:
-        """Return each slot once."""
+        """Return each socket once."""
         pairs = [*self.shared, *(pair for opened in self._slots.values() for pair in opened)]
         return list({id(sock): (sock, tls) for sock, tls in pairs}.values())
 
     def begin_no_more(self) -> None:
-        """New clients find nobody, while those that are connected already can still be accepted."""
+        """Let no new clients connect, while those already connected can still be accepted."""
         self._sockets.begin_no_more(self.all())
 
     def have_waiting(self) -> bool:
@@ -240,7 +241,7 @@ class SharedSockets:
             sock.close()
 
     def close(self) -> None:
-        """New clients are refused."""
+        """Close all sockets; new clients are refused."""
         self._sockets.close(self.all())
         self.shared = []
         self._slots.clear()

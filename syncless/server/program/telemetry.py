@@ -1,9 +1,9 @@
-"""What libraries that watch an application still hold when a worker ends: spans, metrics, reports of errors.
+"""Flushes the spans, metrics and error reports that monitoring libraries still hold when a worker ends.
 
-Fact: they collect them, send them from a thread now and then, and the rest in a function of atexit. One that
-was set up before the worker was forked, as by `opentelemetry-instrument` or with --preload, has registered
-that function in the master, and a worker runs only its own. Danger: the last seconds of each worker are
-never seen. Decision: a worker asks those libraries that are imported. Price: this list. Guarded by
+Fact: these libraries collect data, send it from a thread at intervals, and send the rest in an atexit
+function. A library that was set up before the fork, as by `opentelemetry-instrument` or with --preload, has
+registered that function in the master, but a worker runs only its own. Danger: the last seconds of each
+worker are lost. Decision: a worker flushes the libraries that are imported. Price: this list. Guarded by
 tests/server/test_forked_workers.py.
 """
 

@@ -1,10 +1,10 @@
-"""What nobody has written yet when a worker ends: buffers of open files.
+"""Writes the buffers of open files when a worker ends.
 
-Fact: a worker ends by os._exit(), because destructors of what it has from its master are not its to run: a
-temporary directory of an application that was loaded before the fork would go with the first worker. Danger:
+Fact: a worker ends by os._exit(), because it must not run the destructors of its master's objects: a
+temporary directory of an application loaded before the fork would be removed by the first worker. Danger:
 lines in the buffer of a file that nobody closes are lost. Decision: a worker flushes the files that are open
-at its end, and closes compressed ones that it has opened itself. A master flushes before its first fork, so
-that no line is written twice. Price: a look at all objects, once in each process. Guarded by
+at its end, and closes compressed files that it has opened itself. A master flushes before its first fork, so
+that no line is written twice. Price: a search through all objects, once in each process. Guarded by
 tests/server/test_worker_ends.py.
 """
 
@@ -22,14 +22,14 @@ _inherited: list[weakref.ref[Any]] = []
 
 
 def flush_before_fork() -> None:
-    """Flush in the master, whose files stay open."""
+    """Flush the open files of the master, which stay open."""
     found = _files()
     _write(found)
     _inherited.extend(map(weakref.ref, found))
 
 
 def write_the_rest() -> None:
-    """Write the rest in a worker that ends."""
+    """Write the remaining buffers of a worker that ends."""
     inherited = [file for each in _inherited if (file := each()) is not None]
     known = set(map(id, inherited))
     own = [file for file in _files() if id(file) not in known]
@@ -44,7 +44,8 @@ COMPRESSED = 1
 
 
 def _depth(file: Any) -> int:
-    """Text is encoded, and compressed, before it lies in a buffer of bytes."""
+    """Return the rank of a file for flushing: text is encoded and compressed before it reaches a buffer of
+    bytes."""
     if isinstance(file, io.BufferedWriter | io.BufferedRandom):
         return 2
     return COMPRESSED if isinstance(file, io.BufferedIOBase) else 0

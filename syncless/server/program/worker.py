@@ -1,5 +1,5 @@
-"""A worker's whole life, in its own process: it serves, and tells its master through a pipe and a clock how
-it is. See master.py."""
+"""A worker's whole life, in its own process: it serves, and reports to its master through a pipe and a clock.
+See master.py."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Work:
     """Where its status is shown, if anybody wants to see it."""
 
     def run(self, pipe: int) -> int:
-        """Serve until SIGTERM, or until the master has ended, which hears of it through the pipe. Return
+        """Serve until SIGTERM, or until the master has ended. Report to the master through the pipe. Return
         the exit status."""
         BEAT.pack_into(self.clocks, self.clock * BEAT.size, time.monotonic())
         set_title(f"worker {self.number}", self.application)
@@ -159,13 +159,13 @@ class Work:
         os.write(pipe, READY)
 
     def _leave_to_others(self, server: Server, full: Event) -> None:
-        """Called when the last request before the replacement has begun."""
+        """Leave new connections to other workers, after the last request before the replacement has begun."""
         if self.others:
             server.pause_accepting()
         full.set()
 
     def _live(self, server: Server, pipe: int, full: Event) -> None:
-        """Tell the master that the loop runs, asks to be replaced in time, and ends with the master."""
+        """Tell the master that the loop runs, ask it for a replacement in time, and end with the master."""
         limits = self.limits
         born = time.monotonic()
         asked = False
@@ -202,7 +202,8 @@ class Work:
         return "worker_memory_percent" if used > self._share_of_memory() else ""
 
     def _share_of_memory(self) -> float:
-        """Return the bytes. The limit of the container and the number of workers may change at run time."""
+        """Return this worker's share of the memory, in bytes. The limit of the container and the number of
+        workers may change at run time."""
         if not self.limits.worker_memory_percent:
             return math.inf
         each = allowance.memory() // number_of_workers(self.clocks)
@@ -210,8 +211,7 @@ class Work:
 
 
 def _register_again() -> None:
-    """Exit functions of the standard library, which knows that it has registered them: they are for what the
-    child makes."""
+    """Register the exit functions of the standard library again, for the child's own objects."""
     finalize: Any = weakref.finalize
     for each in list(finalize._registry):
         each.atexit = False  # the parent's own
@@ -224,13 +224,14 @@ def _register_again() -> None:
 
 
 def _reason(application: Any, error: Exception) -> bytes:
-    """Return why it cannot start, for its master."""
+    """Return the reason why the worker cannot start, for its master."""
     told = f"{application} raised an error:\n" if isinstance(error, ApplicationFailed) else ""
     return f"{told}{error}".encode(errors="backslashreplace")[:LONGEST_REASON]
 
 
 def most_requests(limits: Limits) -> int:
-    """Return the number of requests after which a worker asks for its replacement, with jitter; 0: never."""
+    """Return the number of requests after which a worker asks for its replacement, with jitter, or 0 for no
+    limit."""
     return (
         limits.worker_requests + random.randint(0, limits.worker_requests_jitter)
         if limits.worker_requests
@@ -247,7 +248,7 @@ _master = 0
 
 
 def _end_with_master() -> None:
-    """A worker may wait, or stop, in what other libraries do after a fork."""
+    """End a forked child after its master, because code of other libraries may block it."""
     if _master:
         end_after_parent(ORPHAN_SECONDS, _master)
 

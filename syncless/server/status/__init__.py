@@ -1,7 +1,7 @@
-"""An operator's view of a server: its state as a page, as JSON and as metrics, and whether it is healthy.
+"""The status of a server for operators: its state as a page, as JSON and as metrics, and its health.
 
 Each process that serves has a row of the scoreboard, in memory that all processes share, and a reporter. The
-status server reads the rows, and asks the reporters for what rows cannot say. It runs in the master, or in a
-thread of its own beside a single process, and uses nothing of the engine: it responds while a loop is
-blocked. Next to read: scoreboard.py, reporter.py, overview.py, endpoint.py, status.py.
+status server reads the rows, and queries the reporters for everything else. It runs in the master, or in its
+own thread alongside a single process, and does not use the engine, so it responds while a loop is blocked.
+Next to read: scoreboard.py, reporter.py, overview.py, endpoint.py, status.py.
 """

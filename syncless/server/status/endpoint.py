@@ -1,11 +1,9 @@
 """Endpoint: the HTTP server of the status page, which needs no loop of ours.
 
-It lives in a selector, which calls it when something has come, and nothing here waits for a client. It
-answers GET and HEAD, one request for each connection, and keeps those that want events. It is for a few
-readers on the same machine, so it does little and refuses the rest.
-
-Takes requests; passes each to `answer`, which returns Answer, EVENTS, or None for later. Knows nothing of
-what is answered. Tested by tests/status/test_status.py.
+A selector calls it when data has arrived, and nothing here waits for a client. It answers GET and HEAD, one
+request per connection, and keeps connections that follow events. It is meant for a few readers on the same
+machine, so it does little and refuses the rest. It passes each request to `answer`, which returns Answer,
+EVENTS, or None for later. Tested by tests/status/test_status.py.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ class Answer:
 
 
 class Events:
-    """The connection stays, for events."""
+    """Keeps the connection open for events."""
 
 
 EVENTS = Events()
@@ -130,7 +128,7 @@ class Client:
             )
 
     def answer(self, answer: Answer) -> None:
-        """Send the response to its request; the connection is closed after it."""
+        """Send the response to the client's request, and then close the connection."""
         fields = "".join(f"{name}: {value}\r\n" for name, value in answer.headers)
         head = (
             f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}\r\n"
@@ -140,8 +138,8 @@ class Client:
         self.push(head.encode() + (b"" if self._head_only else answer.body))
 
     def push(self, data: bytes) -> None:
-        """Send the data when the client takes them. A client that does not read its events in time misses
-        some."""
+        """Send the data as fast as the client reads it. A client that does not read its events in time is
+        disconnected."""
         if self.follows and len(self._outbox) > HELD:
             self._endpoint.close(self)
         elif self.sock.fileno() >= 0:
@@ -169,8 +167,8 @@ class Client:
 
 
 class Endpoint:
-    """Endpoint(selector, sockets, answer, public): ``public`` if it may be asked by any name. The selector's
-    data are functions to call with what has come."""
+    """Endpoint(selector, sockets, answer, public): with ``public``, clients may use any host name. The
+    selector's data are functions to call with the event mask."""
 
     def __init__(self, selector: BaseSelector, sockets: Sockets, answer: Answerer, public: bool = False):
         self._sockets = sockets
@@ -181,7 +179,7 @@ class Endpoint:
         self.clients: list[Client] = []
 
     def open(self) -> None:
-        """Raise OSError if it cannot listen."""
+        """Open the sockets. Raise OSError on failure."""
         self._opened = [sock for sock, _ in self._sockets.open()]
         for sock in self._opened:
             self.selector.register(sock, EVENT_READ, lambda mask, sock=sock: self._accept(sock))
@@ -191,8 +189,8 @@ class Endpoint:
         return [show(sock.getsockname()) for sock in self._opened]
 
     def is_meant(self, host: str) -> bool:
-        """Return whether a request with that Host field is meant for us. A page on the web can have a browser
-        ask any address by a name of its own, and read the response; so names do not count."""
+        """Return whether a request with that Host field is meant for us. Names are not accepted: a web page
+        can make a browser send requests to any address under a name of its own, and read the response."""
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
         if self._public or name in ("", "localhost"):
             return True
@@ -226,7 +224,7 @@ class Endpoint:
         self.selector.register(sock, EVENT_READ, client.on_ready)
 
     def _make_room(self) -> None:
-        """Close the oldest client, one that does not follow events if there is one."""
+        """Close the oldest client, preferably one that does not follow events."""
         for client in sorted(self.clients, key=lambda client: client.follows)[:1]:
             self.close(client)
 
@@ -249,6 +247,6 @@ class Endpoint:
         self._opened = []
 
     def leave_to_parent(self) -> None:
-        """Called in a child after a fork: only close the descriptors."""
+        """Close only the descriptors in a child after a fork."""
         for sock in (*self._opened, *(client.sock for client in self.clients)):
             sock.close()

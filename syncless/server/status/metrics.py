@@ -1,8 +1,8 @@
-"""Metrics: the scoreboard as Prometheus reads it, by the library prometheus_client, and behind it the metrics
-that the application makes with that library (shared/metrics.py).
+"""Metrics: the scoreboard in the format of Prometheus, made by the library prometheus_client, followed by the
+metrics that the application makes with that library (shared/metrics.py).
 
-All processes together: counts of those that have ended stay, so no counter goes back. Figures of the
-scoreboard are a second old at most. Takes a scoreboard; gives text.
+The metrics are the sums of all processes. Counts of ended processes are kept, so no counter decreases. The
+figures of the scoreboard are at most a second old.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ GAUGES = (
 
 
 class Metrics:
-    """Metrics(scoreboard): called with an Accept field, it gives the text and its type. Raise ImportError."""
+    """Metrics(scoreboard): called with an Accept field, returns the text and its type. Raise ImportError
+    without the library."""
 
     def __init__(self, scoreboard: Scoreboard):
         self._scoreboard = scoreboard
@@ -95,7 +96,7 @@ class Metrics:
         return encode(self._registry), content_type
 
     def collect(self) -> Iterator[Any]:
-        """Called by the library for each reader."""
+        """Yield the metrics; the library calls this for each reader."""
         told, families = self._scoreboard.sum(), self._families
         info = families.InfoMetricFamily("syncless", "The server")
         info.add_metric([], {"version": syncless.__version__})

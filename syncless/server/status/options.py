@@ -1,4 +1,4 @@
-"""The addresses of the status server and the peers that it answers: the options, checked."""
+"""Checks the options of the status server: its addresses, and the peers that it answers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ BACKLOG = 128
 
 @record(frozen=True)
 class StatusOptions:
-    """``status``, ``status_public``, ``metrics`` and ``health`` of `serve`; the sockets are opened later.
-    ``at_status``: the metrics are at METRICS_PATH of the status address; ``path``: they are at this path of
-    the main addresses, and the health checks are below ``health_path``."""
+    """The options ``status``, ``status_public``, ``metrics`` and ``health`` of `serve`; the sockets are
+    opened later. With ``at_status`` the metrics are at METRICS_PATH of the status address. ``path`` is the
+    path of the metrics on the main addresses, where the health checks are below ``health_path``."""
 
     status: Sockets | None = None
     metrics: Sockets | None = None
@@ -55,7 +55,7 @@ class StatusOptions:
         unix_owner: str | None = None,
         health: str | None = None,
     ) -> StatusOptions:
-        """Return the options. Raise ValueError, which says what to write, if one is malformed."""
+        """Return the options. Raise ValueError, which explains the syntax, if one is malformed."""
         files = SocketOptions(BACKLOG, False, 0, False, 0o600 if unix_mode is None else unix_mode, unix_owner)
         path = metrics if isinstance(metrics, str) and metrics.startswith("/") else None
         address = metrics if isinstance(metrics, str) and path is None else None
@@ -86,8 +86,8 @@ def check_metrics_library() -> None:
 
 
 def local_bind(text: str, what: str, public: bool) -> Bind:
-    """Return the address that the text names. Raise ValueError if others than this machine could reach it,
-    unless they are meant to."""
+    """Return the address that the text names. Raise ValueError if other machines could reach it, unless it is
+    `public`."""
     try:
         bind = parse_bind(text)
     except ValueError as error:
@@ -105,7 +105,7 @@ def local_bind(text: str, what: str, public: bool) -> Bind:
 
 
 def is_local(bind: Bind) -> bool:
-    """Return whether only this machine can reach it. Inherited sockets are their maker's affair."""
+    """Return whether only this machine can reach the address. Inherited sockets count as local."""
     return bind.path is not None or bind.fd is not None or is_loopback(bind.host or "")
 
 

@@ -1,7 +1,7 @@
 """Overview: everything that is known of a server, in one dict, and the figures of the last minutes.
 
-Takes the scoreboard, what the master knows of its workers, and what their reporters have told. Gives data
-that can be written as JSON; docs/howto/operating.md describes it.
+The sources are the scoreboard, the master's knowledge of its workers, and the reports of their reporters. The
+result can be written as JSON; docs/howto/operating.md describes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HISTORY = 120
 
 @record(frozen=True)
 class Process:
-    """A process that serves, or is about to, as its master knows it."""
+    """A process that serves or is about to serve, as seen by its master."""
 
     pid: int
     number: int
@@ -59,15 +59,15 @@ class Overview:
         self.history: deque[dict[str, float]] = deque(maxlen=HISTORY)
 
     def sample(self) -> None:
-        """Add to the history. Called once a second."""
+        """Add to the history. This is called once a second."""
         now, figures = time.monotonic(), self._scoreboard.sum()
         if self._last is not None and now > self._last_at:
             self.history.append(rates(self._last, figures, now - self._last_at))
         self._last, self._last_at = figures, now
 
     def now(self, reports: dict[int, tuple[dict[str, Any] | None, float]]) -> dict[str, Any]:
-        """``reports``: of each process that has a reporter the last report, and for how many seconds it has
-        been asked in vain; 0: it answers."""
+        """Return the overview. ``reports`` has each reporter's last report, and the seconds for which it has
+        not responded (0: it responds)."""
         processes = self._program.processes()
         return {
             "syncless": syncless.__version__,
@@ -100,7 +100,7 @@ class Overview:
 
 
 def shown(figures: dict[str, Any]) -> dict[str, Any]:
-    """Return figures with units, and the sum of the connections."""
+    """Return the figures with units, and the sum of the connections."""
     told = {
         name: value for name, value in figures.items() if name not in (*PHASES, "latency", "pid", "requests")
     }
@@ -145,8 +145,8 @@ def rates(before: dict[str, Any], after: dict[str, Any], seconds: float) -> dict
 
 
 def quantile(buckets: Sequence[int], part: float) -> float:
-    """Return an estimate of the latency below which that part of the requests was answered, in seconds, as
-    Prometheus makes it: evenly spread within a bucket. 0 for none."""
+    """Return the estimated latency, in seconds, below which that part of the requests was answered, or 0 for
+    none. Like Prometheus, assume an even spread within each bucket."""
     wanted = sum(buckets) * part
     if not wanted:
         return 0.0

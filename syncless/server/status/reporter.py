@@ -1,11 +1,11 @@
-"""Reporter: one serving process tells of itself, from a thread beside its loop.
+"""Reporter: reports the state of one serving process, from a thread alongside its loop.
 
-The thread keeps the process's row of the scoreboard, watches for stalls, and answers the status server with
-the requests in flight and the wait of each. It is no tasklet, so it goes on while the application blocks
-the loop, as long as that lets other threads run; the status server does not wait for it otherwise.
+The thread updates the process's row of the scoreboard, watches for stalls, and answers the status server with
+the requests in flight and the wait of each. It is not a tasklet, so it runs while the application blocks the
+loop, unless that keeps the GIL.
 
-A thread sees the loop's objects between two bytecodes of the loop's thread. It only looks, and calls no code
-of the application.
+The thread sees the loop's objects between two bytecodes of the loop's thread. It only reads them, and calls
+no code of the application.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LENGTH = struct.Struct("!I")
 
 
 class Reporter:
-    """Reporter(server, row): for the server of this thread's loop, before it starts."""
+    """Reporter(server, row): reports on the server of this thread's loop, which has not started yet."""
 
     def __init__(self, server: Server, row: Row):
         self._server = server
@@ -78,13 +78,13 @@ class Reporter:
     # -- in the thread ------------------------------------------------------------------------------------
 
     def start(self, line: int) -> None:
-        """Answer each byte that comes through the socket ``line`` with a report, in a thread that ends with
-        the process."""
+        """Answer each byte that arrives on the socket ``line`` with a report, in a thread that ends with the
+        process."""
         asking = _socket.socket(fileno=line)
         SideThread(lambda woken: self._answer(asking, woken)).start()
 
     def _answer(self, line: _socket.socket, woken: int) -> bool:
-        """Wait for a question, or a TICK. False: there will be none any more."""
+        """Wait for a query or for TICK, and answer the query. Return False after the last query."""
         asked = None
         if line.fileno() in wait_readable([line.fileno(), woken], TICK):
             try:
@@ -99,7 +99,7 @@ class Reporter:
         return asked != b""
 
     def tick(self) -> None:
-        """Do the regular work. Must be called each TICK, in another thread than the loop's."""
+        """Do the regular work. This must be called every TICK, in a thread other than the loop's."""
         self._watch()
         now = time.monotonic()
         if now - self._looked >= FIGURES_EVERY:
@@ -107,7 +107,7 @@ class Reporter:
             self.write_figures()
 
     def _watch(self) -> None:
-        """Look whether the loop stands still."""
+        """Check whether the loop is blocked."""
         held = self._loop.held_for()
         stall = self._stalling
         if stall is not None and held < stall["seconds"]:
@@ -135,7 +135,7 @@ class Reporter:
     # -- in any thread ------------------------------------------------------------------------------------
 
     def write_figures(self) -> None:
-        """Bring the row up to date, except for what the native code writes there."""
+        """Update the row, except for the figures that native code writes there."""
         with self._lock:
             for lane in self._server.lanes:
                 lane.count(self._counters)
@@ -184,7 +184,7 @@ class Reporter:
         }
 
     def _stuck(self) -> list[dict[str, Any]]:
-        """Return blocked threads beside the loop, as stalls."""
+        """Return blocked threads other than the loop's, as stalls."""
         return [
             {"at": time.time() - seconds, "seconds": seconds, "stack": words, "over": False}
             for lane in self._server.lanes
@@ -199,7 +199,8 @@ class Reporter:
         return [self._loop, *(loop for lane in self._server.lanes for loop in lane.loops())]
 
     def _request(self, exchange: Exchange, parked: dict[Any, Tasklet[Any]]) -> dict[str, Any] | None:
-        """None if it has ended meanwhile. `parked`: asyncio task -> tasklet in which a step of it waits."""
+        """Return the report of a request, or None if it has ended. `parked` maps each asyncio task to the
+        tasklet in which it waits."""
         try:
             told = exchange.summary()
             task = getattr(exchange, "task", None)  # of an ASGI application
@@ -241,7 +242,7 @@ class Utilization:
 
 
 def parked(tasklets: list[Tasklet[Any]]) -> dict[str, int]:
-    """Return how many wait, by CAUSES."""
+    """Return the number of waiting tasklets by cause (CAUSES)."""
     figures = dict.fromkeys((f"parked_{cause}" for cause in CAUSES), 0)
     words: Counter[str | None] = Counter(map(attrgetter("waiting_for"), tasklets))
     for word, count in words.items():
@@ -251,7 +252,7 @@ def parked(tasklets: list[Tasklet[Any]]) -> dict[str, int]:
 
 
 def memory() -> int:
-    """Return bytes of memory that this process has in use (resident set)."""
+    """Return the memory that this process uses (resident set), in bytes."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * mmap.PAGESIZE
@@ -263,7 +264,7 @@ def memory() -> int:
 
 
 def open_files() -> int:
-    """Open descriptors of this process; 0 where the system does not tell."""
+    """Return the number of open descriptors of this process, or 0 if unknown."""
     try:
         return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # size: Linux 6.2
     except OSError:
@@ -277,12 +278,13 @@ _LIBRARIES = os.path.dirname(os.__file__)
 
 
 def place_of(frame: FrameType | None) -> str | None:
-    """Return the innermost line of the application among this frame and its callers, else of a library."""
+    """Return the innermost line of the application among this frame and its callers, or else that of a
+    library."""
     return _told(_callers(frame))
 
 
 def place_of_task(task: Any) -> tuple[str | None, str | None]:
-    """Return the library's coroutine that the task awaits, and the line of the application that does so."""
+    """Return the library's coroutine that the task awaits, and the line of the application that awaits it."""
     frames: list[FrameType] = []
     awaited = None
     coroutine = task.get_coro()
@@ -310,7 +312,8 @@ def _callers(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _told(frames: Iterator[FrameType]) -> str | None:
-    """Of these frames, the innermost first, the first one that is the application's, else any library's."""
+    """Return the line of the first frame of the application, or else of a library. The innermost frame comes
+    first."""
     best: FrameType | None = None
     for frame in frames:
         file = frame.f_code.co_filename

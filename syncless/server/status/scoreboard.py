@@ -1,8 +1,8 @@
-"""Scoreboard: figures of all processes that serve, in memory that they share with their master.
+"""Scoreboard: the figures of all serving processes, in memory that they share with their master.
 
-A row belongs to one process at a time. The process, and the native code of its server, writes the row;
-anybody reads it, whatever the process does meanwhile. When a process has ended its counts are added to the
-first row, so totals never go back. Takes row numbers; knows nothing of processes.
+A row belongs to one process at a time. The process, and the native code of its server, writes the row; anyone
+may read it at any time. When a process has ended, its counts are added to the first row, so totals never
+decrease. Rows are identified by number only.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ Row = memoryview
 
 
 class Scoreboard:
-    """Scoreboard(processes): rows 1 to ``processes``; row 0 is that of the processes that have ended."""
+    """Scoreboard(processes): has rows 1 to ``processes``, and row 0 for processes that have ended."""
 
     def __init__(self, processes: int):
         memory = mmap.mmap(-1, (processes + 1) * CELLS * 8)
@@ -113,20 +113,20 @@ class Scoreboard:
         ended[CELL["version"]] += 1
 
     def add(self, name: str, number: int = 1) -> None:
-        """Count something of the master's."""
+        """Add to a count of the master."""
         self.row(0)[CELL[name]] += number
 
     def is_stopping(self) -> bool:
         return bool(self.row(0)[CELL["stopping"]])
 
     def live(self) -> list[Row]:
-        """Return the rows of processes that serve."""
+        """Return the rows of serving processes."""
         rows = (self.row(number) for number in range(1, self._cells[CELL["highest"]] + 1))
         return [row for row in rows if row[CELL["pid"]]]
 
     def sum(self) -> dict[str, Any]:
-        """Return all processes together, those that have ended included: counts, and gauges of those that
-        live."""
+        """Return the sums of all processes: counts (including those of ended processes), and gauges of live
+        processes."""
         for _ in range(PATIENCE):
             version = self.row(0)[CELL["version"]]
             rows = [bytes(row) for row in (self.row(0), *self.live())]

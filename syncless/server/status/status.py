@@ -1,8 +1,8 @@
-"""StatusServer: answers for a whole server, with its workers: the page, JSON, events, health and metrics.
+"""StatusServer: serves the page, JSON, events, health and metrics of a whole server with its workers.
 
-It is a step of whatever waits in its process: `fileno()` is readable when there is something to do, `pause()`
-says when there is in any case, and `step()` does it. Processes are asked all at once, and those that have not
-answered after PATIENCE are shown as they were.
+Its process calls it in steps: `fileno()` is readable when there is work, `pause()` returns the time until
+there is work in any case, and `step()` does the work. All processes are queried at the same time; those that
+have not responded after PATIENCE are shown in their last state.
 
     a reader asks -> every reporter is asked -> all have told, or it is too late -> every reader is answered
 """
@@ -65,7 +65,7 @@ class Line:
 
 
 class Own:
-    """The reporter of this process, in the place of a Line."""
+    """The reporter of this process, used like a Line."""
 
     asked_at = 0.0
 
@@ -78,8 +78,8 @@ class Own:
 
 
 class StatusServer:
-    """StatusServer(options, scoreboard, program, metrics): ``metrics`` gives them as text, for what an Accept
-    field says, and their type."""
+    """StatusServer(options, scoreboard, program, metrics): ``metrics`` returns the metrics as text, with
+    their type, for an Accept field."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class StatusServer:
             self.endpoints.append(Endpoint(self._selector, options.health, self._answer_health, True))
 
     def open(self) -> None:
-        """Raise OSError if it cannot listen."""
+        """Open the sockets. Raise OSError on failure."""
         for endpoint in self.endpoints:
             endpoint.open()
 
@@ -128,7 +128,7 @@ class StatusServer:
         self._selector.close()
 
     def leave_to_parent(self) -> None:
-        """Called in a child after a fork: everything belongs to the parent."""
+        """Close the descriptors in a child after a fork: everything belongs to the parent."""
         for endpoint in self.endpoints:
             endpoint.leave_to_parent()
         for line in self._lines.values():
@@ -139,7 +139,7 @@ class StatusServer:
     # -- the processes ------------------------------------------------------------------------------------
 
     def listen_to(self, pid: int, fd: int) -> None:
-        """Listen to the reporter of a process, at the other end of this socket."""
+        """Listen to the reporter of a process, which is at the other end of this socket."""
         sock = _socket.socket(fileno=fd)
         sock.setblocking(False)
         line = Line(sock)  # type: ignore[arg-type]
@@ -163,14 +163,14 @@ class StatusServer:
         return self._selector.fileno()
 
     def pause(self) -> float:
-        """Return seconds until step() has something to do in any case."""
+        """Return the seconds until step() has work in any case."""
         due = self._sampled + EVERY
         if self._round_ends:
             due = min(due, self._round_ends)
         return max(0.0, due - time.monotonic())
 
     def step(self, seconds: float = 0.0) -> None:
-        """Do what there is to do, waiting so long for it."""
+        """Do the work, waiting for at most `seconds`."""
         for key, mask in self._selector.select(seconds):
             key.data(mask)
         now = time.monotonic()

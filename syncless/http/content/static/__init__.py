@@ -1,1 +1,1 @@
-"""Static files: `StaticFiles` in files.py answers requests below some prefixes from directories."""
+"""Static files: `StaticFiles` in files.py answers requests below URL prefixes from directories."""

@@ -1,7 +1,7 @@
-"""The part of a file to send: all of it, a range, or nothing because the client already has it.
+"""Chooses the part of a file to send: all of it, a range, or nothing because the client already has it.
 
-Takes an open file and a Request, gives an `Answer`: the client's conditions (RFC 9110, 13) and the ranges of
-bytes that it asks for (14) decide. Knows nothing of paths and directories.
+Makes an `Answer` from an open file and a Request, according to the client's conditions (RFC 9110, 13) and
+requested byte ranges (14). It does not deal with paths or directories.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The facts of a file that are kept."""
+    """The metadata of a file that is cached."""
 
     modified: int
     """Nanoseconds; with the size, this says whether it is still the same file."""
@@ -83,12 +83,12 @@ def describe(file: OpenFile, media_type: str, coding: str, cache_control: str) -
 
 
 def wants_all(request: Request) -> bool:
-    """Return whether a request is for a whole file, whatever the client has of it."""
+    """Return whether a request unconditionally asks for a whole file."""
     return request.method == "GET" and not any(request.field(name) is not None for name in PARTLY)
 
 
 def answer_with(file: OpenFile, known: Known, request: Request) -> Answer:
-    """Return the answer to a GET or HEAD request for the file, which is closed unless the body is read from
+    """Return the answer to a GET or HEAD request for the file. Close the file unless the body is read from
     it."""
     if file.data is not None:
         return Answer(OK, known.headers, [file.data])
@@ -118,7 +118,7 @@ def _selected(file: OpenFile, known: Known, request: Request) -> Answer:
 
 
 class Parts:
-    """The body of an answer with several ranges."""
+    """The body of a response with several ranges."""
 
     def __init__(self, file: OpenFile, heads: list[bytes], ranges: Ranges):
         self._file = file
@@ -126,7 +126,7 @@ class Parts:
         self._ranges = ranges
 
     def __len__(self) -> int:
-        """Return bytes in all."""
+        """Return the total number of bytes."""
         return sum(map(len, self._heads)) + sum(length for _, length in self._ranges)
 
     def __iter__(self) -> Iterator[bytes]:
@@ -167,7 +167,7 @@ def _without(headers: Iterable[tuple[str, str]], *names: str) -> Headers:
 
 
 def plain(status: str, *more: tuple[str, str]) -> Answer:
-    """Return a response that is no more than its status."""
+    """Return a response whose body is only its status."""
     body = f"{status}\n".encode()
     headers = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body))), *more]
     return Answer(status, headers, [body])
@@ -177,8 +177,8 @@ def plain(status: str, *more: tuple[str, str]) -> Answer:
 
 
 def precondition(request: Request, etag: str, modified: int) -> int:
-    """Return 304 or 412 if the client's conditions (RFC 9110, 13.2.2) require it, else 0. `etag`: a strong
-    one; `modified`: the second that Last-Modified says."""
+    """Return 304 or 412 if the client's conditions (RFC 9110, 13.2.2) require it, else 0. `etag` must be
+    strong; `modified` is the time of Last-Modified, in seconds."""
     match = request.field("if-match")
     unmodified_since = request.field("if-unmodified-since")
     if match is not None:
@@ -200,7 +200,7 @@ def precondition(request: Request, etag: str, modified: int) -> int:
 
 
 def range_holds(request: Request, etag: str, last_modified: str) -> bool:
-    """Return whether If-Range, if there is one, names what there is: the ETag or the very date (RFC 9110,
+    """Return whether If-Range is absent or matches the ETag or the exact date of the file (RFC 9110,
     13.1.5)."""
     field = request.field("if-range")
     return field is None or field.strip(" \t") in (etag, last_modified)
@@ -213,7 +213,7 @@ def _listed(field: str, etag: str, *, weak: bool) -> bool:
 
 
 def seconds(date: str) -> int | None:
-    """Return an HTTP date in seconds since 1970; None if it is malformed."""
+    """Return an HTTP date in seconds since 1970, or None if the date is malformed."""
     try:
         when = parsedate_to_datetime(date)
         return int((when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp())
@@ -225,9 +225,9 @@ def seconds(date: str) -> int | None:
 
 
 def ranges_of(field: str, size: int) -> Ranges | None:
-    """Return the ranges of a file of this size that a Range field asks for; none of them can be satisfied if
-    the list is empty. None: the field is to be ignored, because it is malformed, or asks for more bytes than
-    the file has, or for very many pieces."""
+    """Return the ranges of a file of this size that a Range field asks for. The list is empty if no range can
+    be satisfied. Return None if the field must be ignored: it is malformed, or asks for more bytes than the
+    file has, or for too many ranges."""
     unit = _UNIT.fullmatch(field)
     if unit is None:
         return None
@@ -258,7 +258,7 @@ def content_range(first: int, length: int, size: int) -> str:
 
 
 def part_heads(ranges: Sequence[tuple[int, int]], size: int, media_type: str, boundary: str) -> list[bytes]:
-    """Return the bytes before each part of a multipart/byteranges body, and at its end."""
+    """Return the bytes before each part of a multipart/byteranges body, and those at its end."""
     heads = [
         f"\r\n--{boundary}\r\nContent-Type: {media_type}\r\n"
         f"Content-Range: {content_range(first, length, size)}\r\n\r\n"

@@ -1,4 +1,4 @@
-"""A directory whose files are served: from the path of a request to an open file, and to nothing else."""
+"""A directory whose files are served. Nothing outside of it can be opened."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ LOOK_AGAIN = 1.0
 
 
 class Directory:
-    """Directory(path): relative to the working directory of this moment. Raise ValueError if there is
-    none."""
+    """Directory(path): the path is relative to the current working directory. Raise ValueError if there is no
+    such directory."""
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = os.path.abspath(path)
@@ -40,9 +40,9 @@ class Directory:
         self._looked = 0.0
 
     def open(self, names: tuple[bytes, ...], most: int = 0) -> OpenFile | None:
-        """Return the file or directory of the first name that there is; None if there is none that may be
-        served. Names are relative and have no empty part. `most`: a file of up to that many bytes may be read
-        at once. Raise OSError for any other trouble, such as too many open files."""
+        """Return the file or directory of the first name that exists, or None if none may be served. Names
+        are relative and have no empty part. A file of up to `most` bytes may be read as it is opened. Raise
+        OSError for any other failure, such as too many open files."""
         root = self._current()
         if root is None:
             return None
@@ -57,8 +57,8 @@ class Directory:
         return None
 
     def _current(self) -> OpenFile | None:
-        """Return the directory itself. It may be replaced during serving, for example by a link to a new
-        release, or be missing for a while."""
+        """Return the directory itself, or None while it is missing. It may be replaced during serving, for
+        example by a link to a new release."""
         now = time.monotonic()
         if self._root is None or now - self._looked > LOOK_AGAIN:
             try:
@@ -76,6 +76,6 @@ class Directory:
 
 
 def is_safe(name: str) -> bool:
-    """Return whether a path below a prefix may name a file: it has no empty or dotted part (`..`, `.git`), no
-    NUL and no backslash. The last part may be empty: a directory."""
+    """Return whether a path below a prefix may name a file: it has no part that is empty or begins with a dot
+    (`..`, `.git`), no NUL and no backslash. The last part may be empty (a directory)."""
     return not ("/." in name or "//" in name or "\0" in name or "\\" in name or name.startswith((".", "/")))

@@ -1,8 +1,7 @@
-"""StaticFiles: which requests are for files, and for which.
+"""StaticFiles: decides which requests are for files, and for which files.
 
-Takes a Request and gives an `Answer`, or None for a request that is the
-application's. Knows no kind of application. Next to read: directory.py, which finds files; answers.py, which
-decides how much of one is sent.
+Makes an `Answer` to a Request, unless the application must answer it. Next to read: directory.py, which finds
+files; answers.py, which decides how much of a file to send.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ _ENCODED = {
 
 
 class Candidates(NamedTuple):
-    """Where the file of a request may lie."""
+    """The places where the file of a request may be."""
 
     prefix: str
     directory: Directory
@@ -82,8 +81,8 @@ class Candidates(NamedTuple):
 
 
 class StaticFiles:
-    """StaticFiles({"/assets": "build/assets"}): files by their path's prefix. Raise ValueError. `max_age`:
-    seconds for which a cache need not ask again."""
+    """StaticFiles({"/assets": "build/assets"}): serves directories by URL prefix. Caches need not revalidate
+    for `max_age` seconds. Raise ValueError."""
 
     def __init__(self, directories: Paths, max_age: float = 0):
         if max_age < 0 or isinstance(max_age, bool):
@@ -104,8 +103,8 @@ class StaticFiles:
         """The paths of requests that may be for files begin with one of these."""
 
     def answer(self, request: Request) -> Answer | None:
-        """Return the answer to a request; None if it is not for a file. Raise OSError if the file cannot be
-        read."""
+        """Return the answer to a request, or None if the request is not for a file. Raise OSError if the file
+        cannot be read."""
         path, field = request.path, request.field("accept-encoding") or ""
         remembered = len(path) + len(field) <= LONGEST
         candidates = self._remembered(path, field) if remembered else self._candidates(path, field)
@@ -163,7 +162,7 @@ def _is_below(path: str, prefix: str) -> bool:
 
 
 def _to_directory(candidates: Candidates, request: Request) -> Answer | None:
-    """Return the slash that is missing in the path, if there is something behind it."""
+    """Return a redirect that adds a missing slash to the path, if there is an index file behind it."""
     index: OpenFile | None = None
     if not request.path.endswith("/"):
         index = candidates.directory.open((candidates.names[-1] + b"/index.html",))
@@ -177,7 +176,7 @@ def _to_directory(candidates: Candidates, request: Request) -> Answer | None:
 
 def media_type(name: str) -> str:
     """Return the media type of a file, with a charset for text. A compressed file has the type of its
-    compression, because clients must not decompress it."""
+    compression, because clients should not decompress it."""
     _, dot, extension = name.rpartition(".")
     found = _TYPES.get(extension.lower()) if dot else None
     if found is None:
