@@ -97,8 +97,9 @@ def figures() -> dict[str, int]:
 
 
 def _leave_to_parent() -> None:
-    for each in {_store, _memory} - {None}:
-        each.leave_to_parent()
+    for each in (_store, _memory):
+        if each is not None:
+            each.leave_to_parent()
 
 
 at_fork(in_child=_leave_to_parent)

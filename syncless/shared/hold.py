@@ -20,7 +20,8 @@ from syncless.http.exchange import Exchange
 from syncless.shared import area
 from syncless.shared.content import encode, name_of
 from syncless.shared.errors import InvalidName, Lagged
-from syncless.shared.messages import INTERNAL, Record, hub_of, pattern_of, subscribe
+from syncless.shared.messages import Record, hub_of, pattern_of, subscribe
+from syncless.shared.store import INTERNAL
 
 HEADERS = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-cache"), ("X-Accel-Buffering", "no")]
 BEAT = b":\n\n"

@@ -20,6 +20,7 @@ from typing import Any
 
 from syncless.http.log.errorlog import warn
 from syncless.shared import area
+from syncless.shared.embedded import is_alive, own_start
 from syncless.shared.errors import SharedError
 from syncless.shared.memory import Amount
 from syncless.tools.imports import loaded, when_executed
@@ -165,7 +166,7 @@ def begin(place: int) -> None:
 
 def _announce() -> None:
     """Tell others which process has the place: they show its number, and whether it lives."""
-    for what, number in (("start", area.own_start()), ("pid", os.getpid())):
+    for what, number in (("start", own_start()), ("pid", os.getpid())):
         Amount(area.region(), _name("", what, {}, "", "", _place)).set(number)
 
 
@@ -269,7 +270,7 @@ class _Places:
     def is_alive(self, place: int) -> bool:
         if place not in self._alive:
             pid = self.pid(place)
-            self._alive[place] = pid > 0 and area.is_alive(pid, self._numbers.get(("start", place), 0))
+            self._alive[place] = pid > 0 and is_alive(pid, self._numbers.get(("start", place), 0))
         return self._alive[place]
 
 

@@ -52,8 +52,8 @@ cdef extern from "wire.h" nogil:
         int64_t head_ns, greeting_ns, idle_ns, body_ns, body_total_ns, body_grace_ns, request_ns
         int64_t cancel_ns, queue_ns, retry_ns, write_ns, write_grace_ns, ping_ns, linger_ns
         int64_t linger_idle_ns, worker_requests, worker_requests_jitter, worker_ns, worker_memory_bytes
-        int64_t worker_memory_percent, worker_stuck_ns, worker_boot_ns, held_ns, stop_delay_ns, stop_ns
-        int64_t stop_notice_ns, stop_idle_ns
+        int64_t worker_memory_percent, worker_stuck_ns, worker_boot_ns, held_ns, shared_ns, stop_delay_ns
+        int64_t stop_ns, stop_notice_ns, stop_idle_ns
         double body_rate, write_rate
         int64_t body_check_ns, write_check_ns, linger_check_ns
         head_limits head
