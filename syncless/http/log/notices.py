@@ -1,6 +1,6 @@
 """Messages of a server about itself on stdout and stderr.
 
-Neither a log reader that has ended or is stuck nor a full disk harms a request: in ``serve | tee log``,
+A full disk, or a log reader that has ended or is stuck, does not harm requests: in ``serve | tee log``,
 Ctrl-C ends tee while the server still shuts down gracefully.
 """
 

@@ -19,7 +19,7 @@ HOLDING = 64
 
 
 class Database:
-    """A database, with the shares of threads that its calls may use."""
+    """A database, with limits on the threads that its calls may use."""
 
     def __init__(self) -> None:
         self.entering = Share(ENTERING)
