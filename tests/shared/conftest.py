@@ -10,5 +10,6 @@ from syncless.shared import area  # noqa: E402  (it needs the module)
 def region(monkeypatch):
     """Room for 1,000 small entries and 64 kB of messages."""
     made = embedded.Memory(1000 * 128, 1 << 16)
-    monkeypatch.setattr(area, "_store", made)
+    for name in ("_memory", "_store"):
+        monkeypatch.setattr(area, name, made)
     return made

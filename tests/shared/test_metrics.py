@@ -81,7 +81,7 @@ def test_histograms_are_those_of_the_library(monkeypatch):
 def test_gauges_follow_their_mode(mode, three, two, again, monkeypatch):
     """Of three processes the second ends, and later a fourth takes its place."""
     ended = set()
-    monkeypatch.setattr(area, "is_alive", lambda pid, start: pid not in ended)
+    monkeypatch.setattr(metrics, "is_alive", lambda pid, start: pid not in ended)
     clock = iter(range(1, 100))
     monkeypatch.setattr("prometheus_client.metrics.time.time", lambda: float(next(clock)))
 
@@ -107,7 +107,7 @@ def test_gauges_follow_their_mode(mode, three, two, again, monkeypatch):
 
 def test_latest_gauge_of_the_live_ones_is_shown(monkeypatch):
     ended = set()
-    monkeypatch.setattr(area, "is_alive", lambda pid, start: pid not in ended)
+    monkeypatch.setattr(metrics, "is_alive", lambda pid, start: pid not in ended)
     for place, pid in enumerate((10, 20), 1):
         monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
         metrics.begin(place)
