@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import signal
 import sys
+import threading
 from types import FrameType
 from typing import Any
 
@@ -121,11 +123,23 @@ _watchdog: Watchdog | None = None
 
 
 def hub_blocking_detection(state: bool = False, resolution: float = 1) -> None:
-    """Report green threads that let no others run for so many seconds."""
+    """Raise RuntimeError in a green thread that lets no others run for so many seconds. Uses SIGALRM."""
     global _watchdog
     if _watchdog is not None:
         _watchdog.stop()
         _watchdog = None
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
     if state:
-        _watchdog = Watchdog(resolution * 1000)
+        signal.signal(signal.SIGALRM, _blocks)
+        _watchdog = Watchdog(resolution * 1000, _interrupt)
         _watchdog.start()
+
+
+def _interrupt(seconds: float, stack: str) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGALRM)
+
+
+def _blocks(number: int, frame: FrameType | None) -> None:
+    raise RuntimeError("Blocking detector tripped")

@@ -136,9 +136,8 @@ class LightQueue:
         except BaseException:
             self._withdraw(putter)
             raise
-        if not woken and self._withdraw(putter) or outcome is _FULL:
+        if (not woken and self._withdraw(putter)) or outcome is _FULL:
             raise Full
-        self._added()
 
     def put_nowait(self, item: Any) -> None:
         """Add an item; raise Full if there is no room."""
@@ -153,6 +152,7 @@ class LightQueue:
         while self.putters:  # of a rendezvous
             putter = self.putters.popleft()
             if wake(putter.tasklet):
+                self._added()
                 return putter.item
         if not block or greenlets.in_hub():
             raise Empty
@@ -171,6 +171,7 @@ class LightQueue:
         if not getter.given:
             raise Empty
         if getter.putter is not None:
+            self._added()
             wake(getter.putter.tasklet)
         return getter.item
 
@@ -202,6 +203,7 @@ class LightQueue:
         while self.putters and not self.full():
             putter = self.putters.popleft()
             if wake(putter.tasklet):
+                self._added()
                 self._put(putter.item)
         self._serve()
 

@@ -23,7 +23,6 @@ class GreenSSLSocket(_copy.SSLSocket):  # type: ignore[misc]
     send = tlscalls.send
     do_handshake = tls.do_handshake
     unwrap = tls.unwrap
-    settimeout = _copy.SSLSocket.settimeout
 
     def accept(self) -> tuple[GreenSSLSocket, Any]:
         connection, address = _copy.socket.accept(self)
@@ -40,7 +39,6 @@ class GreenSSLSocket(_copy.SSLSocket):  # type: ignore[misc]
 
 
 SSLSocket = GreenSSLSocket
-_copy.SSLSocket = GreenSSLSocket
 _copy.SSLContext.sslsocket_class = GreenSSLSocket
 SSLContext = GreenSSLContext = _copy.SSLContext
 
