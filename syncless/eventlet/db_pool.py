@@ -60,6 +60,8 @@ class BaseConnectionPool(Pool):
         self._expiration_timer: Any = None
         self.cleanup = cleanup
         super().__init__(min_size, max_size, order_as_stack=True)
+        now = time.time()
+        self.free_items = deque((now, now, connection) for connection in self.free_items)
 
     # -- free_items has (last use, beginning, connection)
 

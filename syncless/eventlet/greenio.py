@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from socket import AF_INET
+from socket import AF_INET, SocketIO
 from socket import socket as _standard_socket
 from typing import Any
 
@@ -19,6 +19,7 @@ SOCKET_CLOSED = {errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN, errno.EPIPE}
 CONNECT_ERR = {errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK}
 CONNECT_SUCCESS = {0, errno.EISCONN}
 _original_socket = _standard_socket
+_fileobject = SocketIO
 
 try:
     from OpenSSL import SSL
@@ -67,14 +68,34 @@ class GreenSocket(_cooperative_socket):
     def fd(self) -> Any:
         return self
 
+    _sock = fd
+
     def accept(self) -> tuple[GreenSocket, Any]:
         connection, address = sockets.accept(self, GreenSocket)
         connection.settimeout(None)
+        os.set_blocking(connection.fileno(), False)
         return connection, address
+
+    def recv(self, *args: Any) -> bytes:
+        try:
+            return super().recv(*args)
+        except OSError as error:
+            if error.errno not in SOCKET_CLOSED:
+                raise
+            return b""  # as eventlet's, whose programs count on it
+
+    def recv_into(self, *args: Any) -> int:
+        try:
+            return super().recv_into(*args)
+        except OSError as error:
+            if error.errno not in SOCKET_CLOSED:
+                raise
+            return 0
 
     def dup(self) -> GreenSocket:
         made = type(self)(self.family, self.type, self.proto, fileno=os.dup(self.fileno()))
-        made.settimeout(self.gettimeout())
+        if self.gettimeout() is not None:
+            made.settimeout(self.gettimeout())
         return made
 
     def _real_close(self, *args: Any) -> None:
@@ -92,6 +113,8 @@ class GreenSocket(_cooperative_socket):
     def __del__(self) -> None:
         if self._given is not None:
             self._forget()
+        else:
+            super().__del__()  # type: ignore[misc]
 
     def act_non_blocking(self) -> bool:
         return self.gettimeout() == 0

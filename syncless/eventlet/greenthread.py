@@ -47,7 +47,7 @@ class GreenThread(greenlet):
 
     def wait(self) -> Any:
         """Wait for the end; return what the function returned, or raise what it raised."""
-        if not self._resolved or self._error is None:
+        if not self._resolved:  # else its links run, which may ask
             self.join()
         if self._error is not None:
             raise self._error
@@ -68,6 +68,7 @@ class GreenThread(greenlet):
         return True
 
     def _ended(self) -> None:
+        """Its outcome is known."""
         self._resolved = True
         while self._links:
             callback, args, kwargs = self._links.pop(0)

@@ -35,6 +35,10 @@ already_patched: dict[str, bool] = {}
 
 _GREEN = ("socket", "ssl", "select", "time", "os", "threading", "_thread", "queue", "subprocess", "selectors")
 """Standard modules that a module imported by import_patched() gets green."""
+_NETWORK = ("http.client", "http.server", "http.cookiejar", "socketserver", "urllib.request", "ftplib", "smtplib")
+"""Standard modules of which it gets copies of its own, because they use those."""
+SHARED = ("http", "http.cookies", "urllib", "urllib.error", "urllib.parse", "urllib.response")
+"""Standard modules that never wait: there is one copy of each, and of the exceptions in them."""
 
 
 def monkey_patch(**on: bool | None) -> None:
@@ -85,8 +89,10 @@ def _instead(modules: dict[str, Any]) -> Iterator[None]:
                 sys.modules[name] = module
         for name, found in parents.items():
             package, _, rest = name.rpartition(".")
-            if found is not None and package in sys.modules:
+            if package in sys.modules and found is not None:
                 setattr(sys.modules[package], rest, found)
+            elif package in sys.modules:
+                vars(sys.modules[package]).pop(rest, None)
 
 
 def _kept(name: str) -> Any:
@@ -124,14 +130,14 @@ def inject(
 def _second_copy(name: str, modules: dict[str, Any]) -> ModuleType:
     """Import it anew, and what is in its package with it."""
     package = name.partition(".")[0]
-    anew = {found: None for found in sys.modules if found == package or found.startswith(package + ".")}
-    anew.update({name: None, **modules})
+    found = {each for each in sys.modules if each == package or each.startswith(package + ".")}
+    anew: dict[str, Any] = dict.fromkeys({name, *found, *_NETWORK} - set(SHARED))
     before = set(sys.modules)
-    with _instead(anew):
+    with _instead({**anew, **modules}):
         module = importlib.import_module(name)
-        for found in set(sys.modules) - before:
-            if found.partition(".")[0] == package:
-                del sys.modules[found]
+        for each in set(sys.modules) - before - set(SHARED):
+            if each.partition(".")[0] == package:
+                del sys.modules[each]
     return module
 
 

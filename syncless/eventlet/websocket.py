@@ -368,6 +368,8 @@ class RFC6455WebSocket(WebSocket):
             raise FailedConnectionError(1002, "RSV1, RSV2, RSV3: MUST be 0 unless an extension is negotiated")
         if opcode >= CLOSE and (length > 125 or not final):
             raise FailedConnectionError(1002, "Control frame must not be fragmented, nor longer than 125 bytes")
+        if 2 < opcode < CLOSE or opcode > PONG:
+            raise FailedConnectionError(1002, f"Unknown opcode {opcode}")
         if self.client is masked:
             raise FailedConnectionError(1002, "Frames of a client are masked, and those of a server are not")
         if length == 126:
@@ -388,8 +390,6 @@ class RFC6455WebSocket(WebSocket):
         if (opcode == CONTINUATION) is (message is None):
             raise FailedConnectionError(1002, "A message must begin with text or data, and go on with the rest of it")
         if message is None:
-            if opcode not in (TEXT, BINARY):
-                raise FailedConnectionError(1002, f"Unknown opcode {opcode}")
             message = _Message(opcode, self._get_decompressor() if compressed else None, self.max_frame_length)
         message.push(data, final)
         return message
@@ -409,8 +409,6 @@ class RFC6455WebSocket(WebSocket):
             if not self._closing_sent:
                 self._send_closing_frame(True, close_data=data[:2] and (struct.unpack("!H", data[:2])[0], ""))
             raise ConnectionClosedError
-        elif opcode != PONG:
-            raise FailedConnectionError(1002, f"Unknown opcode {opcode}")
 
     def wait(self) -> Any:
         """Return the next message, a str or bytes; None when the connection is closed."""

@@ -22,7 +22,7 @@ from syncless.eventlet import greenio, greenpool
 from syncless.eventlet.corolocal import local
 from syncless.eventlet.support import greenlets
 from syncless.eventlet.timeout import Timeout
-from syncless.eventlet.wsgi_input import ChunkReadError, Input, encode_header_line
+from syncless.eventlet.wsgi_input import ChunkReadError, Input, capitalized, encode_header_line
 
 __all__ = ["ChunkReadError", "HttpProtocol", "Input", "Server", "format_date_time", "server"]
 
@@ -468,8 +468,7 @@ class _Response:
         capitalize = protocol.capitalize_response_headers
         lines = []
         for name, value in self.headers:
-            shown = "-".join(word.capitalize() for word in name.split("-")) if capitalize else name
-            lines.append(encode_header_line((shown, value)))
+            lines.append(encode_header_line((capitalized(name) if capitalize else name, value)))
         self.body.headers_sent = True
         if not self._has("date"):
             lines.append(b"Date: " + format_date_time(time.time()).encode() + b"\r\n")

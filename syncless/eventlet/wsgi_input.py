@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-__all__ = ["ChunkReadError", "Input", "encode_header_line"]
+__all__ = ["ChunkReadError", "Input", "capitalized", "encode_header_line"]
 
 
 class ChunkReadError(ValueError):
@@ -26,6 +26,14 @@ def encode_header_line(field: tuple[str, Any]) -> bytes:
         error.reason += "; encode header values beyond latin-1 as in RFC 2047 or RFC 8187"
         raise
     return shown + b": " + text + b"\r\n"
+
+
+def capitalized(name: str) -> str:
+    """Return the name of a header field with great letters; only those of ASCII change."""
+    try:
+        return "-".join(word.capitalize().decode("latin-1") for word in name.encode("latin-1").split(b"-"))
+    except UnicodeEncodeError:
+        return name
 
 
 class Input:
@@ -69,7 +77,7 @@ class Input:
         lines = []
         for name, value in headers:
             if capitalize_response_headers:
-                name = "-".join(word.capitalize() for word in name.split("-"))
+                name = capitalized(name)
             lines.append(encode_header_line((name, value)))
         self.hundred_continue_headers = lines
 

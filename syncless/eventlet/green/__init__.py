@@ -75,11 +75,12 @@ class _Finder:
     def exec_module(self, made: ModuleType) -> None:
         assert made.__spec__ is not None
         standard: str = made.__spec__.loader_state
-        if patches.is_patched("socket") and patches.is_patched("thread"):
+        from syncless.eventlet import patcher
+
+        patched = patches.is_patched("socket") and patches.is_patched("thread")
+        if patched or standard in patcher.SHARED:
             copy = importlib.import_module(standard)
         else:
-            from syncless.eventlet import patcher
-
             copy = patcher.import_patched(standard)
         fill(made, copy)
 

@@ -26,8 +26,16 @@ def get_fileno(obj: Any) -> int:
     return number
 
 
-def select(read_list: Any, write_list: Any, error_list: Any, timeout: float | None = None) -> Any:
-    """Wait until one of the descriptors is ready; see select.select()."""
-    if timeout is not None and not isinstance(timeout, (int, float)):
-        raise TypeError("Expected number for timeout")
-    return cooperative_select(read_list, write_list, error_list, timeout)
+class _Select:
+    """Not a function, which would become a method of the selectors that keep it in their class."""
+
+    __name__ = "select"
+
+    def __call__(self, read_list: Any, write_list: Any, error_list: Any, timeout: float | None = None) -> Any:
+        """Wait until one of the descriptors is ready; see select.select()."""
+        if timeout is not None and not isinstance(timeout, (int, float)):
+            raise TypeError("Expected number for timeout")
+        return cooperative_select(read_list, write_list, error_list, timeout)
+
+
+select = _Select()

@@ -23,6 +23,12 @@ class GreenSSLSocket(_copy.SSLSocket):  # type: ignore[misc]
     send = tlscalls.send
     do_handshake = tls.do_handshake
     unwrap = tls.unwrap
+    settimeout = tls.settimeout
+    setblocking = tls.setblocking
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        if data:
+            super().sendall(data, flags)
 
     def accept(self) -> tuple[GreenSSLSocket, Any]:
         connection, address = _copy.socket.accept(self)
