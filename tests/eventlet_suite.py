@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -17,6 +18,11 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree
+from collections.abc import Iterator
+
+import _pytest.outcomes
+
+from tests.patches import servers
 
 HERE = pathlib.Path(__file__).parent
 WANTED = (HERE / "eventlet_A.txt").read_text().split("\n")[:-1]
@@ -63,12 +69,34 @@ sys.modules["eventlet"] = syncless.eventlet
 """What `import eventlet` finds, in the tests and in the programs that they start."""
 
 
-def results(folder: pathlib.Path, path: str, made: pathlib.Path, arguments: list[str]) -> dict[str, str]:
-    """Run one file. Return test -> passed, skipped or failed, and the last of its output as ''."""
+DATABASES = ("db_pool_test.py", "mysqldb_test.py", "patcher_psycopg_test.py")
+"""Files that need MariaDB and PostgreSQL."""
+
+
+@contextlib.contextmanager
+def databases(names: list[str]) -> Iterator[dict[str, str]]:
+    """Both, as far as they are installed and the files need them; gives variables of the environment."""
+    auth: dict[str, dict[str, object]] = {}
+    with contextlib.ExitStack() as stack:
+        if set(names) & set(DATABASES):
+            with contextlib.suppress(_pytest.outcomes.Skipped):
+                port = stack.enter_context(servers.mariadb())
+                auth["MySQLdb"] = {"host": "127.0.0.1", "port": port, "user": "root", "passwd": ""}
+            with contextlib.suppress(_pytest.outcomes.Skipped):
+                port = stack.enter_context(servers.postgresql())
+                auth["psycopg2"] = {"host": "127.0.0.1", "port": port, "user": "postgres"}
+        yield {"EVENTLET_DB_TEST_AUTH": json.dumps(auth)} if len(auth) == 2 else {}
+
+
+def results(
+    folder: pathlib.Path, path: str, made: pathlib.Path, arguments: list[str], more: dict[str, str]
+) -> dict[str, str]:
+    """Run one file. Return test -> passed, skipped or failed, and all of its output as ''."""
     name = pathlib.Path(path).name
     report = made / f"{name}.xml"
     report.unlink(missing_ok=True)
     variables = {
+        **more,
         "PYTHONPATH": os.pathsep.join((str(made), str(HERE.parent))),
         "PYTHONDONTWRITEBYTECODE": "1",
         "eventlet_test_ipv6": "1",
@@ -108,16 +136,16 @@ def main() -> int:
     chosen = [name for name in wanted if not options.files or name.removesuffix(".py") in options.files]
     passed, new = 0, []
     print("| file | tests of public API | passed | known | new failures |\n|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, databases(chosen) as more:
         made = pathlib.Path(temporary)
         (made / "eventlet").mkdir()
         (made / "eventlet" / "__init__.py").write_text(STAND_IN)
         for name in chosen:
-            found = results(folder, name, made, ["-k", options.k] if options.k else [])
+            found = results(folder, name, made, ["-k", options.k] if options.k else [], more)
             bad = [test for test in wanted[name] if found.get(test) != "passed" and test not in KNOWN]
             if bad and not options.verbose and len(bad) <= 5:  # once more, alone: a bound of time may have failed
                 words = " or ".join(test.rpartition("::")[2].partition("[")[0] for test in bad)
-                found.update(results(folder, name, made, ["-k", words]))
+                found.update(results(folder, name, made, ["-k", words], more))
             good = [test for test in wanted[name] if found.get(test) == "passed"]
             bad = [test for test in wanted[name] if test not in good and test not in KNOWN]
             passed += len(good)

@@ -14,6 +14,7 @@ from typing import Any
 
 from syncless import patches
 from syncless._core.cpython.functions import original_of
+from syncless.eventlet.support import currentthread
 
 __all__ = ["import_patched", "inject", "is_monkey_patched", "monkey_patch", "original"]
 
@@ -35,9 +36,9 @@ already_patched: dict[str, bool] = {}
 
 _GREEN = ("socket", "ssl", "select", "time", "os", "threading", "_thread", "queue", "subprocess", "selectors")
 """Standard modules that a module imported by import_patched() gets green."""
-_NETWORK = ("http.client", "http.server", "http.cookiejar", "socketserver", "urllib.request", "ftplib", "smtplib")
+_NETWORK = ("http", "http.client", "http.server", "http.cookiejar", "socketserver", "urllib.request", "ftplib", "smtplib")
 """Standard modules of which it gets copies of its own, because they use those."""
-SHARED = ("http", "http.cookies", "urllib", "urllib.error", "urllib.parse", "urllib.response")
+SHARED = ("http.cookies", "urllib", "urllib.error", "urllib.parse", "urllib.response")
 """Standard modules that never wait: there is one copy of each, and of the exceptions in them."""
 
 
@@ -58,6 +59,19 @@ def monkey_patch(**on: bool | None) -> None:
         patches.patch_all(**{area: area in wanted for area in patches.AREAS})
     for name in chosen:
         already_patched[name] = True
+    if "thread" in chosen:
+        currentthread.watch()
+    if "MySQLdb" in chosen and (on.get("MySQLdb") or "MySQLdb" in sys.modules):
+        _patch_mysqldb()
+
+
+def _patch_mysqldb() -> None:
+    try:
+        green: Any = importlib.import_module("syncless.eventlet.green.MySQLdb")
+    except ImportError:
+        return
+    for name in ("connect", "Connect", "Connection"):
+        setattr(sys.modules["MySQLdb"], name, green.Connection)
 
 
 def is_monkey_patched(module: Any) -> bool:
@@ -157,6 +171,8 @@ def patch_function(function: Any, *additional_modules: tuple[str, Any]) -> Any:
 
 
 _originals: dict[str, ModuleType] = {}
+_KEPT = ("_set_sentinel", "get_ident", "_ThreadHandle", "_shutdown")
+"""Functions of _thread that must suit the locks, which are patched in place."""
 
 
 def original(modname: str) -> ModuleType:
@@ -169,6 +185,6 @@ def original(modname: str) -> ModuleType:
     else:
         made = ModuleType(modname, module.__doc__)
         for name, value in vars(module).items():
-            setattr(made, name, original_of(value) if callable(value) else value)
+            setattr(made, name, original_of(value) if callable(value) and name not in _KEPT else value)
     _originals[modname] = made
     return made

@@ -19,6 +19,10 @@ from syncless._core.tasklet import Tasklet
 
 __all__ = ["GreenletExit", "getcurrent", "greenlet"]
 
+begin_thread: Callable[[Any], None] | None = None
+end_thread: Callable[[Any], None] | None = None
+"""Called in each green thread at its beginning and its end, if it is a thread for the module threading, see
+currentthread.py."""
 show_errors = True
 """Whether exceptions that end a green thread are printed (debug.hub_exceptions())."""
 
@@ -81,6 +85,8 @@ class greenlet(Tasklet[Any]):
             if seconds > 0:
                 sleep(seconds)
             self._begun = True
+            if begin_thread is not None:
+                begin_thread(self)
             self._value = function(*args, **kwargs)
         except BaseException as error:
             self._error = error
@@ -90,6 +96,8 @@ class greenlet(Tasklet[Any]):
         finally:
             del function, args, kwargs
             self._ended()
+            if end_thread is not None:
+                end_thread(self)
 
     def _ended(self) -> None:
         """The function has returned or raised, or will never be called."""

@@ -1,0 +1,33 @@
+"""mysqlclient, whose connections are made and used in OS threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import MySQLdb as _standard
+import MySQLdb.connections as _connections
+
+from syncless.eventlet import tpool
+
+globals().update({name: value for name, value in vars(_standard).items() if not name.startswith("__")})
+
+
+
+def Connection(*args: Any, **kwargs: Any) -> Any:
+    """Connect in an OS thread; the calls of the connection, and of its cursors, run there, too."""
+    made = tpool.execute(_connections.Connection, *args, **kwargs)
+    return tpool.Proxy(made, autowrap_names=("cursor",))
+
+
+connect = Connect = Connection
+
+
+class connections:
+    """MySQLdb.connections, with that Connection."""
+
+    Connection = staticmethod(Connection)
+
+
+for _name, _value in vars(_connections).items():
+    if not hasattr(connections, _name):
+        setattr(connections, _name, _value)

@@ -1,0 +1,3 @@
+"""OpenSSL.crypto as it is: it never waits."""
+
+from OpenSSL.crypto import *  # noqa: F403
