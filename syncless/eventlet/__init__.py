@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from syncless.eventlet import (
     convenience,
+    debug,
     event,
     greenpool,
     greenthread,

@@ -215,8 +215,21 @@ class RawConnectionPool(BaseConnectionPool):
 ConnectionPool = TpooledConnectionPool
 
 
+def _forward(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._base, name)(*args, **kwargs)
+
+    method.__name__ = name
+    return method
+
+
 class GenericConnectionWrapper:
     """A connection, and all that it has."""
+
+    # methods, which can be looked up also when there is no connection any more
+    cursor, commit, rollback, begin, ping, query = map(
+        _forward, ("cursor", "commit", "rollback", "begin", "ping", "query")
+    )
 
     def __init__(self, baseconn: Any) -> None:
         self._base = baseconn

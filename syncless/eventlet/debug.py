@@ -12,6 +12,7 @@ from typing import Any
 
 from syncless.debug import Watchdog
 from syncless.eventlet import greenpool, hubs, tpool
+from syncless.eventlet.hubs import hub
 
 __all__ = [
     "format_hub_listeners",
@@ -84,9 +85,9 @@ def unspew() -> None:
 
 def format_hub_listeners() -> str:
     """Return a text about what waits for descriptors in the hub."""
-    hub = hubs.get_hub()
-    readers = "\n".join(map(repr, hub.get_readers()))
-    writers = "\n".join(map(repr, hub.get_writers()))
+    here = hubs.get_hub()
+    readers = "\n".join(map(repr, here.get_readers()))
+    writers = "\n".join(map(repr, here.get_writers()))
     return f"READERS:\n{readers}\nWRITERS:\n{writers}"
 
 
@@ -105,7 +106,8 @@ def hub_timer_stacks(state: bool = False) -> None:
 
 
 def hub_prevent_multiple_readers(state: bool = True) -> None:
-    """Accepted: two green threads may wait for one descriptor here, and each is woken."""
+    """Say whether a second green thread that reads from a socket at the same time gets a RuntimeError."""
+    hub.prevent_multiple_readers = state
 
 
 def hub_exceptions(state: bool = True) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 from socket import AF_INET, SocketIO
 from socket import socket as _standard_socket
 from typing import Any
 
 from syncless._core.calls import sockets
+from syncless.eventlet.hubs import hub
 from syncless.io import files
 from syncless.io.socket import socket as _cooperative_socket
 
@@ -45,6 +47,7 @@ class GreenSocket(_cooperative_socket):
     """socket.socket whose calls let other green threads run. It can also take over a socket that is there."""
 
     _given: Any = None
+    _receives = False
 
     def __init__(
         self,
@@ -76,21 +79,35 @@ class GreenSocket(_cooperative_socket):
         os.set_blocking(connection.fileno(), False)
         return connection, address
 
+    # Of a connection that is reset, eventlet's receive nothing more, and its programs count on that.
+
     def recv(self, *args: Any) -> bytes:
         try:
-            return super().recv(*args)
+            return self._alone(super().recv, args)
         except OSError as error:
             if error.errno not in SOCKET_CLOSED:
                 raise
-            return b""  # as eventlet's, whose programs count on it
+            return b""
 
     def recv_into(self, *args: Any) -> int:
         try:
-            return super().recv_into(*args)
+            return self._alone(super().recv_into, args)
         except OSError as error:
             if error.errno not in SOCKET_CLOSED:
                 raise
             return 0
+
+    def _alone(self, receive: Any, args: tuple[Any, ...]) -> Any:
+        if self._receives and hub.prevent_multiple_readers:
+            raise RuntimeError(
+                f"Second simultaneous read on fileno {self.fileno()} detected: two green threads would wait for the "
+                "same data. debug.hub_prevent_multiple_readers(False) allows it"
+            )
+        before, self._receives = self._receives, True
+        try:
+            return receive(*args)
+        finally:
+            self._receives = before
 
     def dup(self) -> GreenSocket:
         made = type(self)(self.family, self.type, self.proto, fileno=os.dup(self.fileno()))
@@ -131,7 +148,19 @@ def GreenPipe(f: Any, mode: str = "r", bufsize: int = -1) -> Any:
         number = os.dup(f.fileno())
         f.close()
         f = number
-    return files.open(f, mode, bufsize)
+    opened: Any = files.open(f, mode, bufsize)
+    if "+" in mode and "b" in mode and bufsize:
+        opened.truncate = functools.partial(_truncate, opened)
+    return opened
+
+
+def _truncate(file: Any, size: int | None = None) -> int:
+    """truncate() that also goes there."""
+    file.flush()
+    size = file.tell() if size is None else size
+    os.ftruncate(file.fileno(), size)
+    file.seek(size)
+    return size
 
 
 def set_nonblocking(fd: Any) -> None:

@@ -182,6 +182,8 @@ def original(modname: str) -> ModuleType:
     module = importlib.import_module(modname)
     if modname in ("threading", "queue", "Queue"):
         made = _second_copy(modname, {"_thread": original("_thread"), "time": original("time")})
+        if modname == "threading":
+            made.__dict__["_active"] = module.__dict__["_active"]  # its threads have one name for both
     else:
         made = ModuleType(modname, module.__doc__)
         for name, value in vars(module).items():

@@ -9,7 +9,8 @@ import MySQLdb.connections as _connections
 
 from syncless.eventlet import tpool
 
-globals().update({name: value for name, value in vars(_standard).items() if not name.startswith("__")})
+_OWN = ("__name__", "__file__", "__spec__", "__loader__", "__package__", "__path__", "__builtins__", "__cached__", "__doc__")
+globals().update({name: value for name, value in vars(_standard).items() if name not in _OWN})
 
 
 

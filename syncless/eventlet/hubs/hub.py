@@ -18,6 +18,9 @@ from syncless.eventlet.support import greenlets
 READ = "read"
 WRITE = "write"
 
+prevent_multiple_readers = True
+"""Whether a second green thread that reads from a socket gets a RuntimeError."""
+
 
 class Timer:
     """A call in some seconds."""

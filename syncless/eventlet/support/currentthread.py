@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from syncless.eventlet.support import greenlets
@@ -58,6 +59,16 @@ def _begin(thread: Any) -> None:
 
 def _end(thread: Any) -> None:
     _active.pop(threading.get_ident(), None)
+
+
+def in_os_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call the function in a thread of tpool, which is a thread for the module threading meanwhile."""
+    ident = threading.get_ident()
+    _active[ident] = threading.Thread(name=f"tpool_thread_{ident}")
+    try:
+        return function(*args, **kwargs)
+    finally:
+        del _active[ident]
 
 
 def watch() -> None:

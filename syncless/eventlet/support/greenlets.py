@@ -15,6 +15,7 @@ from typing import Any
 from greenlet import GreenletExit
 
 from syncless._core.current import current, park, sleep, wake
+from syncless._core.exits import TaskletExit
 from syncless._core.tasklet import Tasklet
 
 __all__ = ["GreenletExit", "getcurrent", "greenlet"]
@@ -131,7 +132,7 @@ class greenlet(Tasklet[Any]):
         if self.status == "new":
             self._killed = True
             self._error = exception_of(arguments)
-            throw_in(self, (self._error,))
+            throw_in(self, (TaskletExit(),))  # which nobody is told of
             self._ended()
         else:
             throw_in(self, arguments)
