@@ -115,13 +115,17 @@ def results(
         for case in xml.etree.ElementTree.parse(report).iter("testcase"):
             owner = case.get("classname", "").removeprefix(f"tests.{name[:-3]}").strip(".")
             kinds = {child.tag for child in case}
-            state = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+            state = (
+                "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+            )
             found[f"{name}::{owner}::{case.get('name')}"] = state
     return found
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.eventlet_suite", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.eventlet_suite", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("folder", type=pathlib.Path, help="that has tests/, a copy of eventlet's")
     parser.add_argument("files", nargs="*", metavar="FILE", help="of the tests, such as queue_test")
     parser.add_argument("-k", help="only the tests of these names, as for pytest")
@@ -143,7 +147,9 @@ def main() -> int:
         for name in chosen:
             found = results(folder, name, made, ["-k", options.k] if options.k else [], more)
             bad = [test for test in wanted[name] if found.get(test) != "passed" and test not in KNOWN]
-            if bad and not options.verbose and len(bad) <= 5:  # once more, alone: a bound of time may have failed
+            if (
+                bad and not options.verbose and len(bad) <= 5
+            ):  # once more, alone: a bound of time may have failed
                 words = " or ".join(test.rpartition("::")[2].partition("[")[0] for test in bad)
                 found.update(results(folder, name, made, ["-k", words], more))
             good = [test for test in wanted[name] if found.get(test) == "passed"]

@@ -116,5 +116,3 @@ def backdoor(conn_info: tuple[Any, Any], locals: dict[str, Any] | None = None) -
     file = connection.makefile("rw")
     print(f"backdoor to {_named(address)}")
     greenthread.spawn(SocketConsole(file, address, locals).run)
-
-

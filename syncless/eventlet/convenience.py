@@ -53,7 +53,9 @@ def listen(
     inet = family in (socket.AF_INET, socket.AF_INET6)
     if inet and addr[1] == 0:
         if reuse_port:
-            warnings.warn("reuse_port=True with port 0: each socket gets another port", ReuseRandomPortWarning, 3)
+            warnings.warn(
+                "reuse_port=True with port 0: each socket gets another port", ReuseRandomPortWarning, 3
+            )
         reuse_port = False
     elif reuse_port is None:
         reuse_port = inet

@@ -36,7 +36,9 @@ class DAGPool:
 
     # -- making results
 
-    def spawn(self, key: Any, depends: Iterable[Any], function: Callable[..., Any], *args: Any, **kwds: Any) -> None:
+    def spawn(
+        self, key: Any, depends: Iterable[Any], function: Callable[..., Any], *args: Any, **kwds: Any
+    ) -> None:
         """Call function(key, results, ...) in a green thread. `results` gives (key, value) of the keys on which it
         depends, as they come."""
         if key in self.coros or key in self.values:
@@ -53,7 +55,12 @@ class DAGPool:
             self.spawn(key, needed, function, *args, **kwds)
 
     def _run(
-        self, key: Any, needed: frozenset[Any], function: Callable[..., Any], args: tuple[Any, ...], kwds: dict[str, Any]
+        self,
+        key: Any,
+        needed: frozenset[Any],
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwds: dict[str, Any],
     ) -> None:
         try:
             result = function(key, self.wait_each(needed), *args, **kwds)

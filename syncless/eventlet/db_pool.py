@@ -118,7 +118,9 @@ class BaseConnectionPool(Pool):
             else:
                 used = created = time.time()
                 connection = item
-            if connection is None or (isinstance(item, tuple) and self._is_expired(time.time(), used, created)):
+            if connection is None or (
+                isinstance(item, tuple) and self._is_expired(time.time(), used, created)
+            ):
                 self._safe_close(connection, quiet=True)
                 self.current_size -= 1
                 continue
@@ -280,7 +282,9 @@ class DatabaseConnector:
     """A pool for each host. `credentials` has the arguments of connect() by host; those of "default" are for all
     others."""
 
-    def __init__(self, module: Any, credentials: Any, conn_pool: Any = None, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, module: Any, credentials: Any, conn_pool: Any = None, *args: Any, **kwargs: Any
+    ) -> None:
         assert module
         self._conn_pool_class = ConnectionPool if conn_pool is None else conn_pool
         self._module = module

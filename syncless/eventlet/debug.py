@@ -46,7 +46,9 @@ class Spew:
         if "__file__" in frame.f_globals:
             name = frame.f_globals["__name__"]
             filename = frame.f_globals["__file__"]
-            line = linecache.getline(filename.removesuffix("c") if filename.endswith(".pyc") else filename, lineno)
+            line = linecache.getline(
+                filename.removesuffix("c") if filename.endswith(".pyc") else filename, lineno
+            )
         else:
             name = "[unknown]"
             try:

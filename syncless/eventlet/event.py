@@ -90,5 +90,3 @@ class Event:
     def send_exception(self, *args: Any) -> None:
         """The same as send(exc=...), with the arguments of throw()."""
         self.send(None, args)
-
-

@@ -36,7 +36,16 @@ already_patched: dict[str, bool] = {}
 
 _GREEN = ("socket", "ssl", "select", "time", "os", "threading", "_thread", "queue", "subprocess", "selectors")
 """Standard modules that a module imported by import_patched() gets green."""
-_NETWORK = ("http", "http.client", "http.server", "http.cookiejar", "socketserver", "urllib.request", "ftplib", "smtplib")
+_NETWORK = (
+    "http",
+    "http.client",
+    "http.server",
+    "http.cookiejar",
+    "socketserver",
+    "urllib.request",
+    "ftplib",
+    "smtplib",
+)
 """Standard modules of which it gets copies of its own, because they use those."""
 SHARED = ("http.cookies", "urllib", "urllib.error", "urllib.parse", "urllib.response")
 """Standard modules that never wait: there is one copy of each, and of the exceptions in them."""
@@ -135,7 +144,16 @@ def inject(
         if not additional_modules:
             sys.modules[patched_name] = module
     if new_globals is not None:
-        hidden = {"__name__", "__file__", "__spec__", "__loader__", "__package__", "__path__", "__builtins__", "__doc__"}
+        hidden = {
+            "__name__",
+            "__file__",
+            "__spec__",
+            "__loader__",
+            "__package__",
+            "__path__",
+            "__builtins__",
+            "__doc__",
+        }
         new_globals.update({name: value for name, value in vars(module).items() if name not in hidden})
         new_globals["__patched__"] = True
     return module

@@ -61,7 +61,9 @@ class Proxy:
     """An object whose methods run in OS threads. What they return is an object of this kind if its class is in
     `autowrap`, or the name of the method in `autowrap_names`."""
 
-    def __init__(self, obj: Any, autowrap: tuple[type, ...] = (), autowrap_names: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, obj: Any, autowrap: tuple[type, ...] = (), autowrap_names: tuple[str, ...] = ()
+    ) -> None:
         if isinstance(obj, Proxy):
             obj = object.__getattribute__(obj, "_obj")
         self._obj = obj

@@ -20,7 +20,14 @@ from typing import Any
 from syncless.eventlet import wsgi
 from syncless.eventlet.semaphore import Semaphore
 
-__all__ = ["ConnectionClosedError", "FailedConnectionError", "ProtocolError", "RFC6455WebSocket", "WebSocket", "WebSocketWSGI"]
+__all__ = [
+    "ConnectionClosedError",
+    "FailedConnectionError",
+    "ProtocolError",
+    "RFC6455WebSocket",
+    "WebSocket",
+    "WebSocketWSGI",
+]
 
 ACCEPTABLE_CLIENT_ERRORS = {errno.EPIPE, errno.ECONNRESET, errno.ESHUTDOWN, errno.EBADF}
 DEFAULT_MAX_FRAME_LENGTH = 8 << 20
@@ -58,7 +65,9 @@ class ConnectionClosedError(Exception):
 class WebSocketWSGI:
     """A WSGI application that calls `handler` with a WebSocket."""
 
-    def __init__(self, handler: Callable[[Any], Any], max_frame_length: int = DEFAULT_MAX_FRAME_LENGTH) -> None:
+    def __init__(
+        self, handler: Callable[[Any], Any], max_frame_length: int = DEFAULT_MAX_FRAME_LENGTH
+    ) -> None:
         self.handler = handler
         self.protocol_handler = handler
         self.support_legacy_versions = True
@@ -135,7 +144,11 @@ class WebSocketWSGI:
             version = 76
         elif "HTTP_WEBSOCKET_PROTOCOL" in environ or "HTTP_ORIGIN" in environ:
             answer, version = b"", 75
-            lines = ["HTTP/1.1 101 Web Socket Protocol Handshake", "Upgrade: WebSocket", "Connection: Upgrade"]
+            lines = [
+                "HTTP/1.1 101 Web Socket Protocol Handshake",
+                "Upgrade: WebSocket",
+                "Connection: Upgrade",
+            ]
             lines += [f"WebSocket-Origin: {origin}", f"WebSocket-Location: {location}"]
         else:
             raise BadRequest
@@ -146,7 +159,9 @@ class WebSocketWSGI:
 
     def _rfc6455(self, environ: dict[str, Any]) -> RFC6455WebSocket:
         if environ["HTTP_SEC_WEBSOCKET_VERSION"] not in ("13", "8", "7"):
-            raise BadRequest("426 Upgrade Required", headers=[("Sec-WebSocket-Version", "8, 13"), ("Connection", "close")])
+            raise BadRequest(
+                "426 Upgrade Required", headers=[("Sec-WebSocket-Version", "8, 13"), ("Connection", "close")]
+            )
         key = environ.get("HTTP_SEC_WEBSOCKET_KEY", "")
         try:
             if len(base64.b64decode(key)) != 16:
@@ -367,7 +382,9 @@ class RFC6455WebSocket(WebSocket):
         if first & 0x30 or (compressed and (_DEFLATE not in self.extensions)):
             raise FailedConnectionError(1002, "RSV1, RSV2, RSV3: MUST be 0 unless an extension is negotiated")
         if opcode >= CLOSE and (length > 125 or not final):
-            raise FailedConnectionError(1002, "Control frame must not be fragmented, nor longer than 125 bytes")
+            raise FailedConnectionError(
+                1002, "Control frame must not be fragmented, nor longer than 125 bytes"
+            )
         if 2 < opcode < CLOSE or opcode > PONG:
             raise FailedConnectionError(1002, f"Unknown opcode {opcode}")
         if self.client is masked:
@@ -378,7 +395,8 @@ class RFC6455WebSocket(WebSocket):
             (length,) = struct.unpack("!Q", self._read(8))
         if length > self.max_frame_length:
             raise FailedConnectionError(
-                1009, f"Incoming frame of {length} bytes is above length limit of {self.max_frame_length} bytes."
+                1009,
+                f"Incoming frame of {length} bytes is above length limit of {self.max_frame_length} bytes.",
             )
         mask = self._read(4) if masked else None
         data = self._read(length)
@@ -388,9 +406,13 @@ class RFC6455WebSocket(WebSocket):
             self._control(opcode, data)
             return message
         if (opcode == CONTINUATION) is (message is None):
-            raise FailedConnectionError(1002, "A message must begin with text or data, and go on with the rest of it")
+            raise FailedConnectionError(
+                1002, "A message must begin with text or data, and go on with the rest of it"
+            )
         if message is None:
-            message = _Message(opcode, self._get_decompressor() if compressed else None, self.max_frame_length)
+            message = _Message(
+                opcode, self._get_decompressor() if compressed else None, self.max_frame_length
+            )
         message.push(data, final)
         return message
 
@@ -435,7 +457,12 @@ class RFC6455WebSocket(WebSocket):
     # -- sending
 
     def _pack_message(
-        self, message: Any, masked: bool = False, continuation: bool = False, final: bool = True, control_code: int | None = None
+        self,
+        message: Any,
+        masked: bool = False,
+        continuation: bool = False,
+        final: bool = True,
+        control_code: int | None = None,
     ) -> bytes:
         is_text = isinstance(message, str)
         data = message.encode("utf-8") if is_text else bytes(message)

@@ -33,8 +33,7 @@ MAX_HEADER_LINE = 8192
 MAX_TOTAL_HEADER_SIZE = 65536
 MINIMUM_CHUNK_SIZE = 4096
 DEFAULT_LOG_FORMAT = (
-    '%(client_ip)s - - [%(date_time)s] "%(request_line)s"'
-    " %(status_code)s %(body_length)s %(wall_seconds).6f"
+    '%(client_ip)s - - [%(date_time)s] "%(request_line)s" %(status_code)s %(body_length)s %(wall_seconds).6f'
 )
 
 BAD_SOCK = {errno.EBADF, errno.ENOTSOCK}
@@ -60,9 +59,7 @@ WSGI_LOCAL = _Local()
 def format_date_time(timestamp: float) -> str:
     """Return a time as a header field has it."""
     year, month, day, hour, minute, second, weekday, *_ = time.gmtime(timestamp)
-    return (
-        f"{_WEEKDAYS[weekday]}, {day:02d} {_MONTHS[month]} {year:04d} {hour:02d}:{minute:02d}:{second:02d} GMT"
-    )
+    return f"{_WEEKDAYS[weekday]}, {day:02d} {_MONTHS[month]} {year:04d} {hour:02d}:{minute:02d}:{second:02d} GMT"
 
 
 def addr_to_host_port(addr: Any) -> tuple[str, Any]:
@@ -408,7 +405,12 @@ class _Response:
         return False
 
     def send(self, result: Iterable[Any]) -> None:
-        if self.headers is not None and not self.sent and hasattr(result, "__len__") and not self._has("content-length"):
+        if (
+            self.headers is not None
+            and not self.sent
+            and hasattr(result, "__len__")
+            and not self._has("content-length")
+        ):
             if self._may_have_body():
                 self.headers.append(("Content-Length", str(sum(len(part) for part in result))))
         least, size = self._least(), 0
@@ -431,7 +433,9 @@ class _Response:
             self.write(b"")
 
     def _least(self) -> int:
-        least = self.protocol.environ.get("eventlet.minimum_write_chunk_size", self.protocol.minimum_chunk_size)
+        least = self.protocol.environ.get(
+            "eventlet.minimum_write_chunk_size", self.protocol.minimum_chunk_size
+        )
         return int(least)
 
     def _has(self, name: str) -> bool:
@@ -501,7 +505,9 @@ class _Response:
             return
         text = "".join(traceback.format_exception(error)) if self.protocol.server.debug else ""
         data = text.encode("utf-8", "replace")
-        self.start("500 Internal Server Error", [("Content-type", "text/plain"), ("Content-length", str(len(data)))])
+        self.start(
+            "500 Internal Server Error", [("Content-type", "text/plain"), ("Content-length", str(len(data)))]
+        )
         try:
             self.write(data)
         except OSError as broken:
@@ -624,7 +630,11 @@ def server(
     )
     if server_event is not None:
         server_event.send(serv)
-    pool = greenpool.GreenPool(max_size or DEFAULT_MAX_SIMULTANEOUS_REQUESTS) if custom_pool is None else custom_pool
+    pool = (
+        greenpool.GreenPool(max_size or DEFAULT_MAX_SIMULTANEOUS_REQUESTS)
+        if custom_pool is None
+        else custom_pool
+    )
     connections: dict[int, list[Any]] = {}
     if serv.log_output:
         serv.log.info(f"({os.getpid()}) wsgi starting up on {_url(sock)}")

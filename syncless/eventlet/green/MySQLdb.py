@@ -9,9 +9,18 @@ import MySQLdb.connections as _connections
 
 from syncless.eventlet import tpool
 
-_OWN = ("__name__", "__file__", "__spec__", "__loader__", "__package__", "__path__", "__builtins__", "__cached__", "__doc__")
+_OWN = (
+    "__name__",
+    "__file__",
+    "__spec__",
+    "__loader__",
+    "__package__",
+    "__path__",
+    "__builtins__",
+    "__cached__",
+    "__doc__",
+)
 globals().update({name: value for name, value in vars(_standard).items() if name not in _OWN})
-
 
 
 def Connection(*args: Any, **kwargs: Any) -> Any:

@@ -8,7 +8,11 @@ from typing import Any
 from syncless.patches.polling import cooperative_select
 
 globals().update(
-    {name: value for name, value in vars(_standard).items() if not name.startswith(("__", "epoll", "poll", "kqueue"))}
+    {
+        name: value
+        for name, value in vars(_standard).items()
+        if not name.startswith(("__", "epoll", "poll", "kqueue"))
+    }
 )
 
 error = OSError

@@ -11,7 +11,15 @@ from syncless.eventlet.corolocal import local as _local
 from syncless.eventlet.semaphore import Semaphore
 from syncless.eventlet.support import greenlets
 
-__patched__ = ["get_ident", "start_new_thread", "start_new", "allocate_lock", "allocate", "exit", "interrupt_main"]
+__patched__ = [
+    "get_ident",
+    "start_new_thread",
+    "start_new",
+    "allocate_lock",
+    "allocate",
+    "exit",
+    "interrupt_main",
+]
 
 globals().update({name: value for name, value in vars(_standard).items() if not name.startswith("__")})
 

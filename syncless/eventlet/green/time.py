@@ -6,6 +6,8 @@ import time as _standard
 
 from syncless._core.current import sleep as sleep
 
-globals().update({name: value for name, value in vars(_standard).items() if not name.startswith("__") and name != "sleep"})
+globals().update(
+    {name: value for name, value in vars(_standard).items() if not name.startswith("__") and name != "sleep"}
+)
 
 __patched__ = ["sleep"]

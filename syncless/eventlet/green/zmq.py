@@ -53,20 +53,34 @@ class Socket(_standard.Socket):  # type: ignore[type-arg]
             if self.__dict__.get("_changed") is None:
                 self.__dict__["_changed"] = _Event()
             changed = self.__dict__["_changed"]
-            _select([_readable(self.getsockopt(_standard.FD)), changed], None if until is None else max(0, until - _monotonic()))
+            _select(
+                [_readable(self.getsockopt(_standard.FD)), changed],
+                None if until is None else max(0, until - _monotonic()),
+            )
 
     def send(self, data: Any, flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any) -> Any:
         if flags & _standard.SNDMORE:
             return super().send(data, flags, copy, track, **kwargs)
-        return self._wait(_standard.SNDTIMEO, super().send, data, flags=flags, copy=copy, track=track, **kwargs)
+        return self._wait(
+            _standard.SNDTIMEO, super().send, data, flags=flags, copy=copy, track=track, **kwargs
+        )
 
     def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> Any:
         return self._wait(_standard.RCVTIMEO, super().recv, flags=flags, copy=copy, track=track)
 
-    def send_multipart(self, msg_parts: Any, flags: int = 0, copy: bool = True, track: bool = False, **kw: Any) -> Any:
+    def send_multipart(
+        self, msg_parts: Any, flags: int = 0, copy: bool = True, track: bool = False, **kw: Any
+    ) -> Any:
         parts = list(msg_parts)
         for part in parts[:-1]:
-            self._wait(_standard.SNDTIMEO, super().send, part, flags=flags | _standard.SNDMORE, copy=copy, track=track)
+            self._wait(
+                _standard.SNDTIMEO,
+                super().send,
+                part,
+                flags=flags | _standard.SNDMORE,
+                copy=copy,
+                track=track,
+            )
         return self.send(parts[-1], flags, copy, track)
 
     def recv_multipart(self, flags: int = 0, copy: bool = True, track: bool = False) -> Any:

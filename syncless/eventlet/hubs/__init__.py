@@ -94,5 +94,3 @@ def notify_close(fd: int) -> None:
 
 def notify_opened(fd: int) -> None:
     """The loop notices by itself."""
-
-

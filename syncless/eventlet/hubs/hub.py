@@ -176,7 +176,12 @@ class BaseHub:
     # -- descriptors
 
     def add(
-        self, kind: str, fileno: int, function: Callable[[int], Any], tb: Any = None, mark_as_closed: Any = None
+        self,
+        kind: str,
+        fileno: int,
+        function: Callable[[int], Any],
+        tb: Any = None,
+        mark_as_closed: Any = None,
     ) -> Listener:
         """Call function(fileno) whenever the descriptor is ready, until remove()."""
         return Listener(self, kind, fileno, function)
@@ -224,5 +229,3 @@ class BaseHub:
     def squelch_generic_exception(self, exc_info: Any) -> None:
         if self.debug_exceptions:
             traceback.print_exception(*exc_info)
-
-
