@@ -1,9 +1,10 @@
 """eventlet's own tests, run against `syncless.eventlet`.
 
-``python -m tests.eventlet_suite FOLDER [FILE ...]`` runs each test file of FOLDER/tests, a copy of the tests of
-eventlet 0.41 (its sdist has them) without eventlet beside them, in a process of its own. The denominator is
-eventlet_A.txt, the tests of public API that pass with the real library: a missing or skipped one counts as failed.
-eventlet_known.json has those that cannot pass, with reasons; any other failure gives the exit status 1.
+``python -m tests.eventlet_suite FOLDER [FILE ...]`` runs each test file of FOLDER/tests, a copy of the tests
+of eventlet 0.41 (its sdist has them) without eventlet beside them, in a process of its own. The denominator
+is eventlet_A.txt, the tests of public API that pass with the real library: a missing or skipped one counts as
+failed. eventlet_known.json has those that cannot pass, with reasons; any other failure gives the exit status
+1.
 """
 
 from __future__ import annotations

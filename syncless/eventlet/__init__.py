@@ -1,7 +1,7 @@
 """eventlet's API on our engine, for programs that were written for it.
 
-``import syncless.eventlet as eventlet`` serves such a program without eventlet. A green thread is a tasklet, so the
-standard library waits cooperatively in it under our patch. docs/moving/eventlet.md says what differs.
+``import syncless.eventlet as eventlet`` serves such a program without eventlet. A green thread is a tasklet,
+so the standard library waits cooperatively in it under our patch. docs/moving/eventlet.md says what differs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,45 @@ from syncless.eventlet import (
     timeout,
 )
 from syncless.eventlet.support.greenlets import getcurrent
+
+__all__ = [
+    "BoundedSemaphore",
+    "CappedSemaphore",
+    "Event",
+    "GreenPile",
+    "GreenPool",
+    "Queue",
+    "Semaphore",
+    "StopServe",
+    "Timeout",
+    "connect",
+    "convenience",
+    "debug",
+    "event",
+    "getcurrent",
+    "greenpool",
+    "greenthread",
+    "hubs",
+    "import_patched",
+    "is_timeout",
+    "kill",
+    "listen",
+    "monkey_patch",
+    "patcher",
+    "queue",
+    "semaphore",
+    "serve",
+    "sleep",
+    "spawn",
+    "spawn_after",
+    "spawn_after_local",
+    "spawn_n",
+    "support",
+    "timeout",
+    "with_timeout",
+    "wrap_is_timeout",
+    "wrap_ssl",
+]
 
 version_info = (0, 41, 0)
 __version__ = "0.41.0"

@@ -74,8 +74,8 @@ def listen(
 
 
 def serve(sock: Any, handle: Callable[[Any, Any], Any], concurrency: int = 1000) -> None:
-    """Call handle(connection, address) in a green thread for each connection. An exception in one of them ends
-    serve(), and is raised; StopServe ends it in peace."""
+    """Call handle(connection, address) in a green thread for each connection. An exception in one of them
+    ends serve(), and is raised; StopServe ends it in peace."""
     pool = greenpool.GreenPool(concurrency)
     server = greenthread.getcurrent()
 
@@ -84,7 +84,7 @@ def serve(sock: Any, handle: Callable[[Any, Any], Any], concurrency: int = 1000)
             connection, address = sock.accept()
             thread = pool.spawn(handle, connection, address)
             thread.link(_stop_checker, server, connection)
-            connection, address, thread = None, None, None
+            del connection, address, thread
         except StopServe:
             return
 

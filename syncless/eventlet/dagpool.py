@@ -39,8 +39,8 @@ class DAGPool:
     def spawn(
         self, key: Any, depends: Iterable[Any], function: Callable[..., Any], *args: Any, **kwds: Any
     ) -> None:
-        """Call function(key, results, ...) in a green thread. `results` gives (key, value) of the keys on which it
-        depends, as they come."""
+        """Call function(key, results, ...) in a green thread. `results` gives (key, value) of the keys on
+        which it depends, as they come."""
         if key in self.coros or key in self.values:
             raise Collision(key)
         needed = frozenset(depends)
@@ -105,7 +105,8 @@ class DAGPool:
                 self._changed.wait()
 
     def wait_each(self, keys: Any = _ALL) -> Iterator[tuple[Any, Any]]:
-        """Give (key, value) of the keys, or of all, as they come. Raise the PropagateError of one that has failed."""
+        """Give (key, value) of the keys, or of all, as they come. Raise the PropagateError of one that has
+        failed."""
         for key, value in self._each(keys):
             yield key, _checked(value)
 

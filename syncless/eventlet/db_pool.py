@@ -37,8 +37,8 @@ def cleanup_rollback(connection: Any) -> None:
 
 
 class BaseConnectionPool(Pool):
-    """Connections of at most max_idle seconds without use, and max_age in all. Arguments that the pool does not
-    know are for connect()."""
+    """Connections of at most max_idle seconds without use, and max_age in all. Arguments that the pool does
+    not know are for connect()."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class BaseConnectionPool(Pool):
         if not self.free_items:
             self._expiration_timer = None
             return
-        used, created, _ = self.free_items[-1]
+        used, _, _ = self.free_items[-1]
         now = time.time()
         delay = min(used + self.max_idle - now, min(c for _, c, _ in self.free_items) + self.max_age - now)
         self._expiration_timer = hubs.get_hub().schedule_call_global(max(0.0, delay) + 0.01, self._expire_old)
@@ -279,8 +279,8 @@ class PooledConnectionWrapper(GenericConnectionWrapper):
 
 
 class DatabaseConnector:
-    """A pool for each host. `credentials` has the arguments of connect() by host; those of "default" are for all
-    others."""
+    """A pool for each host. `credentials` has the arguments of connect() by host; those of "default" are for
+    all others."""
 
     def __init__(
         self, module: Any, credentials: Any, conn_pool: Any = None, *args: Any, **kwargs: Any

@@ -29,8 +29,8 @@ __all__ = [
 
 
 class Spew:
-    """A trace function that prints each line of the modules in `trace_names`, or of all, and the values of its
-    names."""
+    """A trace function that prints each line of the modules in `trace_names`, or of all, and the values of
+    its names."""
 
     def __init__(self, trace_names: Any = None, show_values: bool = True) -> None:
         self.trace_names = trace_names

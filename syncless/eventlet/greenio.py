@@ -83,7 +83,8 @@ class GreenSocket(_cooperative_socket):
 
     def recv(self, *args: Any) -> bytes:
         try:
-            return self._alone(super().recv, args)
+            data: bytes = self._alone(super().recv, args)
+            return data
         except OSError as error:
             if error.errno not in SOCKET_CLOSED:
                 raise
@@ -91,7 +92,8 @@ class GreenSocket(_cooperative_socket):
 
     def recv_into(self, *args: Any) -> int:
         try:
-            return self._alone(super().recv_into, args)
+            size: int = self._alone(super().recv_into, args)
+            return size
         except OSError as error:
             if error.errno not in SOCKET_CLOSED:
                 raise
@@ -100,8 +102,8 @@ class GreenSocket(_cooperative_socket):
     def _alone(self, receive: Any, args: tuple[Any, ...]) -> Any:
         if self._receives and hub.prevent_multiple_readers:
             raise RuntimeError(
-                f"Second simultaneous read on fileno {self.fileno()} detected: two green threads would wait for the "
-                "same data. debug.hub_prevent_multiple_readers(False) allows it"
+                f"Second simultaneous read on fileno {self.fileno()} detected: two green threads would wait "
+                "for the same data. debug.hub_prevent_multiple_readers(False) allows it"
             )
         before, self._receives = self._receives, True
         try:
@@ -118,7 +120,7 @@ class GreenSocket(_cooperative_socket):
     def _real_close(self, *args: Any) -> None:
         given, self._given = self._given, None
         if given is None:
-            super()._real_close(*args)
+            super()._real_close(*args)  # type: ignore[misc]
         else:
             self._forget()
             given.close()

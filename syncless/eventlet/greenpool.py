@@ -53,8 +53,8 @@ class GreenPool:
         return max(0, -self.sem.balance) if self.sem.counter <= 0 else 0
 
     def spawn(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> GreenThread:
-        """Call the function in a green thread, once there is room. Called in the last place of the pool, wait for
-        the function to end, in which case there would never be room."""
+        """Call the function in a green thread, once there is room. Called in the last place of the pool, wait
+        for the function to end, in which case there would never be room."""
         if self.sem.locked() and greenthread.getcurrent() in self.coroutines_running:
             thread = greenthread.spawn(function, *args, **kwargs)
             thread.join()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core.current import current, sleep
+from syncless._core.current import current
+from syncless._core.current import sleep as _sleep
 from syncless._core.tasklet import Tasklet
 from syncless.eventlet.hubs import get_hub
 from syncless.eventlet.hubs.hub import Timer
@@ -29,6 +30,16 @@ __all__ = [
     "spawn_n",
     "with_timeout",
 ]
+
+
+_AT_ONCE = 1e-9
+"""Seconds. Fact: programs of eventlet's call sleep(0) to let all others run, and events come in. Decision: it
+is a sleep until all that are ready have had their turns and there was a look for events, not a turn's end."""
+
+
+def sleep(seconds: float = 0) -> None:
+    """Let other green threads run for so many seconds; 0 is until each that is ready has run."""
+    _sleep(seconds if seconds > 0 else _AT_ONCE)
 
 
 class GreenThread(greenlet):

@@ -1,4 +1,5 @@
-"""monkey_patch() is our patch; import_patched() imports a second copy of a module that uses our green modules.
+"""monkey_patch() is our patch; import_patched() imports a second copy of a module that uses our green
+modules.
 
 Where the patch is, a second copy is not needed, and green modules are the standard ones.
 """
@@ -52,8 +53,8 @@ SHARED = ("http.cookies", "urllib", "urllib.error", "urllib.parse", "urllib.resp
 
 
 def monkey_patch(**on: bool | None) -> None:
-    """Make the standard library cooperative: all of it, or what the arguments say (``socket=True``: only that;
-    ``socket=False``: all but that)."""
+    """Make the standard library cooperative: all of it, or what the arguments say (``socket=True``: only
+    that; ``socket=False``: all but that)."""
     unknown = on.keys() - AREAS.keys() - {"all"}
     if unknown:
         raise TypeError(f"monkey_patch() got an unexpected keyword argument {sorted(unknown)[0]!r}")
@@ -65,7 +66,8 @@ def monkey_patch(**on: bool | None) -> None:
         patches.patch_all()
     else:
         wanted = {area for name in chosen for area in AREAS[name]}
-        patches.patch_all(**{area: area in wanted for area in patches.AREAS})
+        choice: Any = {area: area in wanted for area in patches.AREAS}
+        patches.patch_all(**choice)
     for name in chosen:
         already_patched[name] = True
     if "thread" in chosen:
@@ -132,8 +134,8 @@ def _green_modules() -> dict[str, Any]:
 def inject(
     module_name: str, new_globals: dict[str, Any] | None, *additional_modules: tuple[str, Any]
 ) -> ModuleType:
-    """Import a second copy of a module while these modules are in place of the standard ones, and put its names
-    into `new_globals`. Return it."""
+    """Import a second copy of a module while these modules are in place of the standard ones, and put its
+    names into `new_globals`. Return it."""
     modules = dict(additional_modules) if additional_modules else _green_modules()
     modules.pop(module_name, None)
     patched_name = f"__patched_module_{module_name}"
@@ -174,7 +176,8 @@ def _second_copy(name: str, modules: dict[str, Any]) -> ModuleType:
 
 
 def import_patched(module_name: str, *additional_modules: tuple[str, Any], **kw: Any) -> ModuleType:
-    """Return a copy of the module that uses green modules, or those that are given, and not the standard ones."""
+    """Return a copy of the module that uses green modules, or those that are given, and not the standard
+    ones."""
     return inject(module_name, None, *additional_modules, *kw.items())
 
 
@@ -194,7 +197,8 @@ _KEPT = ("_set_sentinel", "get_ident", "_ThreadHandle", "_shutdown")
 
 
 def original(modname: str) -> ModuleType:
-    """Return the module as it is without the patch: a copy whose functions block, and whose threads are real."""
+    """Return the module as it is without the patch: a copy whose functions block, and whose threads are
+    real."""
     if modname in _originals:
         return _originals[modname]
     module = importlib.import_module(modname)

@@ -1,4 +1,5 @@
-"""Timeout as eventlet has it: it starts when it is made, and is raised in the green thread that has made it."""
+"""Timeout as eventlet has it: it starts when it is made, and is raised in the green thread that has made
+it."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ _UNSET = object()
 class Timeout(timeout.Timeout):
     """Timeout(5) raises itself in 5 seconds, Timeout(5, exception) the exception. None never comes.
 
-    As a context manager it is cancelled at the end of the block; with False for the exception it ends the block
-    and nothing is raised.
+    As a context manager it is cancelled at the end of the block; with False for the exception it ends the
+    block and nothing is raised.
     """
 
     is_timeout = True
@@ -83,8 +84,8 @@ class Timeout(timeout.Timeout):
 
 
 def with_timeout(seconds: float | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call the function, for at most so many seconds. Then return `timeout_value`, or raise Timeout if that is not
-    given."""
+    """Call the function, for at most so many seconds. Then return `timeout_value`, or raise Timeout if that
+    is not given."""
     otherwise = kwargs.pop("timeout_value", _UNSET)
     clock = Timeout(seconds)
     try:

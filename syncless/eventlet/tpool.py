@@ -33,8 +33,8 @@ def setup() -> None:
 
 
 def execute(meth: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call meth(*args, **kwargs) in an OS thread while other green threads run. Return what it returns, raise what it
-    raises."""
+    """Call meth(*args, **kwargs) in an OS thread while other green threads run. Return what it returns, raise
+    what it raises."""
     setup()
     if _pool is None or _nthreads == 0:
         return meth(*args, **kwargs)
@@ -58,8 +58,8 @@ def set_num_threads(nthreads: int) -> None:
 
 
 class Proxy:
-    """An object whose methods run in OS threads. What they return is an object of this kind if its class is in
-    `autowrap`, or the name of the method in `autowrap_names`."""
+    """An object whose methods run in OS threads. What they return is an object of this kind if its class is
+    in `autowrap`, or the name of the method in `autowrap_names`."""
 
     def __init__(
         self, obj: Any, autowrap: tuple[type, ...] = (), autowrap_names: tuple[str, ...] = ()

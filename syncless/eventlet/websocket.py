@@ -100,7 +100,7 @@ class WebSocketWSGI:
             if "upgrade" not in words or environ.get("HTTP_UPGRADE", "").lower() != "websocket":
                 raise BadRequest
             if "HTTP_SEC_WEBSOCKET_VERSION" in environ:
-                ws = self._rfc6455(environ)
+                ws: WebSocket = self._rfc6455(environ)
             elif self.support_legacy_versions:
                 ws = self._legacy(environ)
             else:

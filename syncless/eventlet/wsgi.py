@@ -12,6 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from email.utils import formatdate
 from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler
 from ssl import SSLError
@@ -43,8 +44,6 @@ ACCEPT_ERRNO = {errno.EPIPE, errno.ECONNRESET, errno.ESHUTDOWN, errno.ECONNABORT
 STATE_IDLE, STATE_REQUEST, STATE_CLOSE = "idle", "request", "close"
 """Of a connection: it waits for a request, has one, or is to close after it."""
 
-_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS = (None, "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _encode_header_line = encode_header_line
 
 
@@ -58,8 +57,7 @@ WSGI_LOCAL = _Local()
 
 def format_date_time(timestamp: float) -> str:
     """Return a time as a header field has it."""
-    year, month, day, hour, minute, second, weekday, *_ = time.gmtime(timestamp)
-    return f"{_WEEKDAYS[weekday]}, {day:02d} {_MONTHS[month]} {year:04d} {hour:02d}:{minute:02d}:{second:02d} GMT"
+    return formatdate(timestamp, usegmt=True)
 
 
 def addr_to_host_port(addr: Any) -> tuple[str, Any]:
@@ -159,7 +157,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
         """Read a request and respond to it."""
         self.close_connection = True
         try:
-            if not self.conn_state[2] is STATE_CLOSE:
+            if self.conn_state[2] is not STATE_CLOSE:
                 self.conn_state[2] = STATE_IDLE
             self.raw_requestline = self._read_request_line()
             if not self.raw_requestline:
@@ -410,9 +408,9 @@ class _Response:
             and not self.sent
             and hasattr(result, "__len__")
             and not self._has("content-length")
+            and self._may_have_body()
         ):
-            if self._may_have_body():
-                self.headers.append(("Content-Length", str(sum(len(part) for part in result))))
+            self.headers.append(("Content-Length", str(sum(len(part) for part in result))))
         least, size = self._least(), 0
         waiting: list[bytes] = []
         for part in result:
@@ -608,8 +606,8 @@ def server(
     socket_timeout: float | None = None,
     capitalize_response_headers: bool = True,
 ) -> None:
-    """Serve a WSGI application to the clients of a listening socket, until that is closed or the green thread is
-    killed; close the socket."""
+    """Serve a WSGI application to the clients of a listening socket, until that is closed or the green thread
+    is killed; close the socket."""
     serv = Server(
         sock,
         sock.getsockname(),

@@ -37,8 +37,8 @@ def capitalized(name: str) -> str:
 
 
 class Input:
-    """Reads the body of a request, of a length or in chunks. If the client waits for it, the first read sends a
-    response of status 100."""
+    """Reads the body of a request, of a length or in chunks. If the client waits for it, the first read sends
+    a response of status 100."""
 
     def __init__(
         self, rfile: Any, content_length: int, sock: Any, wfile: Any = None, chunked_input: bool = False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import MySQLdb as _standard
-import MySQLdb.connections as _connections
+import MySQLdb as _standard  # type: ignore[import-untyped]
+import MySQLdb.connections as _connections  # type: ignore[import-untyped]
 
 from syncless.eventlet import tpool
 

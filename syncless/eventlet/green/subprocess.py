@@ -7,10 +7,10 @@ import sys
 from typing import Any
 
 from syncless.eventlet import greenio, patcher
-from syncless.eventlet.green import fill, os, select, selectors, threading, time
+from syncless.eventlet.green import fill, module
 
 _copy: Any = patcher.import_patched(
-    "subprocess", os=os, select=select, selectors=selectors, threading=threading, time=time
+    "subprocess", **{name: module(name) for name in ("os", "select", "selectors", "threading", "time")}
 )
 for _error in ("SubprocessError", "CalledProcessError", "TimeoutExpired"):
     setattr(_copy, _error, getattr(_standard, _error))  # a program that catches one means either module

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from syncless.eventlet import greenthread
-from syncless.eventlet.corolocal import local as _local
 from syncless.eventlet.semaphore import Semaphore
 from syncless.eventlet.support import greenlets
 
@@ -33,7 +32,7 @@ class Lock(Semaphore):
     def __init__(self) -> None:
         super().__init__(1)
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+    def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool:
         return super().acquire(blocking, timeout)
 
     def release(self) -> None:  # type: ignore[override]

@@ -6,7 +6,6 @@ from time import monotonic as _monotonic
 from typing import Any
 
 import zmq as _standard
-from zmq import *  # noqa: F403
 
 from syncless._core.current import sleep as _sleep
 from syncless._core.wait.select import readable as _readable
@@ -21,8 +20,8 @@ globals().update({name: value for name, value in vars(_standard).items() if not 
 class Socket(_standard.Socket):  # type: ignore[type-arg]
     """zmq.Socket whose send() and recv() wait for its descriptor.
 
-    Fact: the descriptor tells only of changes. Decision: a call that has changed something wakes the others that
-    wait, which look again.
+    Fact: the descriptor tells only of changes. Decision: a call that has changed something wakes the others
+    that wait, which look again.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -38,7 +37,7 @@ class Socket(_standard.Socket):  # type: ignore[type-arg]
     def _wait(self, option: int, call: Any, *args: Any, flags: int = 0, **kwargs: Any) -> Any:
         if flags & _standard.NOBLOCK:
             return call(*args, flags=flags, **kwargs)
-        limit = self.getsockopt(option)
+        limit: Any = self.getsockopt(option)
         until = None if limit < 0 else _monotonic() + limit / 1000
         while True:
             try:
@@ -58,7 +57,9 @@ class Socket(_standard.Socket):  # type: ignore[type-arg]
                 None if until is None else max(0, until - _monotonic()),
             )
 
-    def send(self, data: Any, flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any) -> Any:
+    def send(  # type: ignore[override]
+        self, data: Any, flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
+    ) -> Any:
         if flags & _standard.SNDMORE:
             return super().send(data, flags, copy, track, **kwargs)
         return self._wait(

@@ -15,7 +15,6 @@ from syncless._core.current import wait_readable, wait_writable
 from syncless._core.loop import Loop
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.select import readable, select, writable
-from syncless.eventlet.hubs.hub import READ, WRITE, BaseHub
 from syncless.eventlet.support import greenlets
 from syncless.eventlet.timeout import Timeout
 
@@ -62,7 +61,7 @@ def get_hub() -> Any:
     if hub is None:
         if _chosen is None and os.environ.get("EVENTLET_HUB"):
             use_hub(os.environ["EVENTLET_HUB"])
-        chosen = get_default_hub() if _chosen is None else _chosen
+        chosen: Any = get_default_hub() if _chosen is None else _chosen
         hub = _hubs[loop] = getattr(chosen, "Hub", chosen)()
     return hub
 

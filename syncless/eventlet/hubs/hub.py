@@ -1,7 +1,7 @@
 """The hub as programs know it: timers, listeners, and switch(). Our loop does the work.
 
-A timer is a tasklet that sleeps and then makes its call, so timers of no seconds come in the order in which they and
-green threads were made. A listener is one that waits for a descriptor.
+A timer is a tasklet that sleeps and then makes its call, so timers of no seconds come in the order in which
+they and green threads were made. A listener is one that waits for a descriptor.
 """
 
 from __future__ import annotations

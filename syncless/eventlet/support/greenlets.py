@@ -1,7 +1,7 @@
 """A tasklet with the methods of a greenlet: switch(), throw(), dead. Green threads are made of it.
 
-getcurrent() returns such an object for each tasklet, for the main one too. In a call that the hub makes, it is
-the hub's own.
+getcurrent() returns such an object for each tasklet, for the main one too. In a call that the hub makes, it
+is the hub's own.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def show(error: BaseException) -> None:
 
 
 def switch_to(tasklet: Tasklet[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Resume a tasklet that waits in hub.switch(). A tasklet that calls this stops as if in hub.switch(); a call
-    from the hub returns."""
+    """Resume a tasklet that waits in hub.switch(). A tasklet that calls this stops as if in hub.switch(); a
+    call from the hub returns."""
     value = (args, kwargs) if kwargs and args else kwargs or (args[0] if len(args) == 1 else args)
     wake(tasklet, value)
     if not in_hub() and current() is not tasklet:
