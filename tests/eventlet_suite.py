@@ -32,40 +32,10 @@ KNOWN: dict[str, str] = json.loads((HERE / "eventlet_known.json").read_text())
 """Test -> the reason why it cannot pass."""
 
 STAND_IN = """
-import importlib, importlib.machinery, importlib.util, sys
-
-class Alias:
-    '''import eventlet.x -> the very module syncless.eventlet.x, not a second copy of it.'''
-    saved = {}
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "eventlet" and not name.startswith("eventlet."):
-            return None
-        real = importlib.util.find_spec("syncless." + name)
-        if real is None:
-            return None
-        package = real.submodule_search_locations is not None
-        spec = importlib.machinery.ModuleSpec(name, self, origin=real.origin, is_package=package)
-        spec.loader_state = "syncless." + name
-        return spec
-
-    def create_module(self, spec):
-        module = importlib.import_module(spec.loader_state)
-        self.saved[spec.name] = module.__spec__
-        return module
-
-    def exec_module(self, module):
-        for name, spec in list(self.saved.items()):
-            if sys.modules.get(name) is module:
-                module.__spec__ = self.saved.pop(name)
-
-    def get_code(self, name):
-        real = importlib.util.find_spec("syncless." + name)
-        return real.loader.get_code(real.name)
-
-sys.meta_path.insert(0, Alias())
-import syncless.eventlet
-sys.modules["eventlet"] = syncless.eventlet
+import sys
+del sys.modules["eventlet"]
+from syncless.eventlet import alias
+alias.install()
 """
 """What `import eventlet` finds, in the tests and in the programs that they start."""
 

@@ -121,6 +121,7 @@ class BaseHub:
 
     SYSTEM_EXCEPTIONS = (KeyboardInterrupt, SystemExit)
     READ, WRITE = READ, WRITE
+    waits_in_our_loop = True  # tools/otherhubs.py need not warn
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self.clock = clock or time.monotonic
