@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from syncless.eventlet import greenpool, greenthread
+from syncless.eventlet import greenpool, greenthread, patcher
 from syncless.eventlet.green import socket
 from syncless.eventlet.support import greenlets
 
@@ -103,6 +103,4 @@ def _stop_checker(thread: Any, server: Any, connection: Any) -> None:
 
 def wrap_ssl(sock: Any, *args: Any, **kwargs: Any) -> Any:
     """Return a socket with TLS on it; the arguments are those of ssl.wrap_socket()."""
-    from syncless.eventlet.green import ssl
-
-    return ssl.wrap_socket(sock, *args, **kwargs)
+    return patcher.green_module("ssl").wrap_socket(sock, *args, **kwargs)

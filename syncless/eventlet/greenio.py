@@ -10,6 +10,7 @@ from socket import socket as _standard_socket
 from typing import Any
 
 from syncless._core.calls import sockets
+from syncless.eventlet import hubs
 from syncless.eventlet.hubs import hub
 from syncless.io import files
 from syncless.io.socket import socket as _cooperative_socket
@@ -139,9 +140,7 @@ class GreenSocket(_cooperative_socket):
         return self.gettimeout() == 0
 
     def trampoline(self, fd: Any, **kwargs: Any) -> None:
-        from syncless.eventlet.hubs import trampoline
-
-        trampoline(fd, **kwargs)
+        hubs.trampoline(fd, **kwargs)
 
 
 def GreenPipe(f: Any, mode: str = "r", bufsize: int = -1) -> Any:

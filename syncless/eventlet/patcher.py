@@ -78,7 +78,7 @@ def monkey_patch(**on: bool | None) -> None:
 
 def _patch_mysqldb() -> None:
     try:
-        green: Any = importlib.import_module("syncless.eventlet.green.MySQLdb")
+        green = green_module("MySQLdb")
     except ImportError:
         return
     for name in ("connect", "Connect", "Connection"):
@@ -125,10 +125,13 @@ def _kept(name: str) -> Any:
     return getattr(sys.modules.get(package), rest, None) if package else None
 
 
-def _green_modules() -> dict[str, Any]:
-    from syncless.eventlet import green
+def green_module(name: str) -> Any:
+    """Return the green module for a standard one."""
+    return importlib.import_module(f"{__package__}.green.{'thread' if name == '_thread' else name}")
 
-    return {name: green.module(name) for name in _GREEN}
+
+def _green_modules() -> dict[str, Any]:
+    return {name: green_module(name) for name in _GREEN}
 
 
 def inject(

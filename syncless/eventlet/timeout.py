@@ -34,10 +34,8 @@ class Timeout(timeout.Timeout):
             raise AssertionError(f"{self!r} is already started")
         if self.seconds is not None and self.seconds <= 0:
             # after what is ready now, in the order of making: a timer of the loop would come before
-            from syncless.eventlet.hubs import get_hub
-
             error = self if self.exception is None or self.exception is False else self.exception
-            self._timer = get_hub().schedule_call_global(0, greenlets.getcurrent().throw, error)
+            self._timer = greenlets.find_hub().schedule_call_global(0, greenlets.getcurrent().throw, error)
         elif not greenlets.in_hub():
             super().start()
 

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from syncless import patches
+from syncless.eventlet import patcher
 
 OLD_NAMES = {
     "BaseHTTPServer": "http.server",
@@ -37,16 +38,7 @@ OLD_NAMES = {
     "urllib": "urllib",
     "urllib2": "urllib.request",
 }
-"""Name here -> name of the standard module."""
-
-OWN = {"_thread": "thread", "socket": "socket", "ssl": "ssl", "select": "select", "time": "time", "os": "os"}
-OWN["subprocess"] = "subprocess"
-"""Standard module -> file here."""
-
-
-def module(name: str) -> Any:
-    """Return the green module for a standard one."""
-    return importlib.import_module(f"{__name__}.{OWN.get(name, name)}")
+"""Name here -> name of the standard module, of those that are no files."""
 
 
 class _Finder:
@@ -75,8 +67,6 @@ class _Finder:
     def exec_module(self, made: ModuleType) -> None:
         assert made.__spec__ is not None
         standard: str = made.__spec__.loader_state
-        from syncless.eventlet import patcher
-
         patched = patches.is_patched("socket") and patches.is_patched("thread")
         if patched or standard in patcher.SHARED:
             copy = importlib.import_module(standard)

@@ -7,10 +7,11 @@ import sys
 from typing import Any
 
 from syncless.eventlet import greenio, patcher
-from syncless.eventlet.green import fill, module
+from syncless.eventlet.green import fill
 
 _copy: Any = patcher.import_patched(
-    "subprocess", **{name: module(name) for name in ("os", "select", "selectors", "threading", "time")}
+    "subprocess",
+    **{name: patcher.green_module(name) for name in ("os", "select", "selectors", "threading", "time")},
 )
 for _error in ("SubprocessError", "CalledProcessError", "TimeoutExpired"):
     setattr(_copy, _error, getattr(_standard, _error))  # a program that catches one means either module

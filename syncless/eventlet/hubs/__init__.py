@@ -32,7 +32,7 @@ class HubError(Exception):
 
 def get_default_hub() -> ModuleType:
     """Return the module of the hub that a program gets which chooses none."""
-    return importlib.import_module("syncless.eventlet.hubs.epolls")
+    return importlib.import_module(f"{__name__}.epolls")
 
 
 def use_hub(mod: Any = None) -> None:
@@ -47,7 +47,7 @@ def use_hub(mod: Any = None) -> None:
         elif "." in mod:
             mod = importlib.import_module(mod)
         elif mod in NAMES:
-            mod = importlib.import_module(f"syncless.eventlet.hubs.{mod}")
+            mod = importlib.import_module(f"{__name__}.{mod}")
         else:
             raise HubError(f"unknown hub {mod!r}: choose from {', '.join(NAMES)}")
     _chosen = mod
@@ -64,6 +64,9 @@ def get_hub() -> Any:
         chosen: Any = get_default_hub() if _chosen is None else _chosen
         hub = _hubs[loop] = getattr(chosen, "Hub", chosen)()
     return hub
+
+
+greenlets.find_hub = get_hub
 
 
 def trampoline(

@@ -24,6 +24,8 @@ begin_thread: Callable[[Any], None] | None = None
 end_thread: Callable[[Any], None] | None = None
 """Called in each green thread at its beginning and its end, if it is a thread for the module threading, see
 currentthread.py."""
+find_hub: Any = None
+"""hubs.get_hub(), which the module of hubs puts here."""
 show_errors = True
 """Whether exceptions that end a green thread are printed (debug.hub_exceptions())."""
 
@@ -115,9 +117,7 @@ class greenlet(Tasklet[Any]):
 
     @property
     def parent(self) -> Any:
-        from syncless.eventlet.hubs import get_hub
-
-        return get_hub().greenlet
+        return find_hub().greenlet
 
     @property
     def gr_frame(self) -> FrameType | None:
@@ -187,9 +187,7 @@ def getcurrent() -> Any:
     if isinstance(here, greenlet):
         return here
     if here is None or isinstance(here, Turn):
-        from syncless.eventlet.hubs import get_hub
-
-        return get_hub().greenlet
+        return find_hub().greenlet
     return greenlet_of(here)
 
 
