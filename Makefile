@@ -7,7 +7,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxi' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test test-under-load check lint bench bench-core clean wheels release portable docs docs-serve fidelity asyncio-suite stackless-suite gevent-suite autobahn storm fuzz sanitize simulate soak
+.PHONY: help serve test test-under-load check lint bench bench-core clean wheels release portable docs docs-serve fidelity asyncio-suite stackless-suite gevent-suite eventlet-suite autobahn storm fuzz sanitize simulate soak
 
 help:  ## this list
 	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +109,9 @@ stackless-suite: $(VENV)/.tested  ## a test-suite for Stackless, SUITE=folder of
 
 gevent-suite: $(VENV)/.tested $(VENV)/.clients  ## gevent's own tests, with gevent on our loop; ARGS="test__pool -v" chooses
 	$(BIN)/python -m tests.gevent_suite $(ARGS)
+
+eventlet-suite: $(VENV)/.tested  ## eventlet's own tests, SUITE=folder with a copy of its tests/, against syncless.eventlet; ARGS="queue_test -v" chooses
+	$(BIN)/python -m tests.eventlet_suite $(SUITE) $(ARGS)
 
 autobahn: $(VENV)/.tested  ## WebSockets, by Autobahn's fuzzing client, WSTEST="python2.7 -m autobahntestsuite.wstest"; ARGS="--cases 7.*"
 	$(BIN)/python -m tests.autobahn $(ARGS) $(WSTEST)

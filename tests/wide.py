@@ -104,6 +104,7 @@ WIDE = {
     "test_sdist.py": "tools",
     "test_shape.py": "tools",
     "test_simulate.py": "tools",
+    "test_eventlet_suite.py": "tools",
     "test_stackless_suite.py": "tools",
     "test_switches.py": "tools",
     "wsgi/test_adapt.py": "each wrong argument",

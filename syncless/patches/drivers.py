@@ -103,7 +103,10 @@ def _eventlet(patcher: Patcher, hubs: Any) -> None:
     def get_default_hub() -> Any:
         return importlib.import_module("syncless.contrib.eventlet")
 
-    patcher.member_of_module(hubs, "get_default_hub", get_default_hub, "takes a hub that holds the thread")
+    if hubs.__name__ == "eventlet.hubs":  # not ours by that name, which needs no hub
+        patcher.member_of_module(
+            hubs, "get_default_hub", get_default_hub, "takes a hub that holds the thread"
+        )
 
 
 def _gevent_monkey(patcher: Patcher, monkey: Any) -> None:

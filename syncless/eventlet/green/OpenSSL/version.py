@@ -1,0 +1,7 @@
+"""OpenSSL.version as it is: it never waits."""
+
+from __future__ import annotations
+
+from OpenSSL import version as _standard
+
+globals().update({name: value for name, value in vars(_standard).items() if not name.startswith("__")})

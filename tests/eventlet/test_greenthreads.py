@@ -1,0 +1,143 @@
+"""Green threads, timers, events and pools of syncless.eventlet."""
+
+import pytest
+
+import syncless.eventlet as eventlet
+from syncless.eventlet import hubs
+from syncless.eventlet.event import Event
+from syncless.eventlet.support.greenlets import GreenletExit
+from tests.waiting import eventually
+
+
+def test_wait_returns_and_raises_each_time():
+    def fail():
+        raise KeyError("on purpose")
+
+    eventlet.debug.hub_exceptions(False)
+    try:
+        thread = eventlet.spawn(int, "7")
+        assert thread.wait() == thread.wait() == 7
+        failing = eventlet.spawn(fail)
+        for _ in range(2):
+            with pytest.raises(KeyError):
+                failing.wait()
+    finally:
+        eventlet.debug.hub_exceptions(True)
+
+
+def test_killed_before_it_begins_never_runs_and_tells_its_links():
+    ran, told = [], []
+    thread = eventlet.spawn(ran.append, 1)
+    thread.link(lambda thread, word: told.append((thread, word)), "end")
+    thread.kill()
+    assert thread.dead and not thread
+    assert told == [(thread, "end")]
+    eventlet.sleep(0)
+    assert ran == []
+    with pytest.raises(GreenletExit):
+        thread.wait()
+
+
+def test_killed_thread_has_met_its_exception_when_kill_returns():
+    state = []
+
+    def wait():
+        try:
+            eventlet.sleep(60)
+        except ValueError:
+            state.append("met")
+
+    thread = eventlet.spawn(wait)
+    eventlet.sleep(0)
+    thread.kill(ValueError)
+    assert state == ["met"]
+    assert thread.wait() is None
+
+
+def test_link_may_wait_for_the_thread_that_ends():
+    results = []
+    thread = eventlet.spawn(int, "5")
+    thread.link(lambda thread: results.append(thread.wait()))
+    thread.wait()
+    assert results == [5]
+
+
+def test_cancel_ends_only_what_has_not_begun():
+    begun = eventlet.spawn_after(0, lambda: eventlet.sleep(0) or "ran")
+    eventlet.sleep(0)
+    later = eventlet.spawn_after(60, str)
+    begun.cancel()
+    later.cancel()
+    assert begun.wait() == "ran"
+    with pytest.raises(GreenletExit):
+        later.wait()
+
+
+def test_timers_of_no_seconds_come_in_the_order_of_spawn():
+    order = []
+    hub = hubs.get_hub()
+    eventlet.spawn(order.append, 1)
+    hub.schedule_call_global(0, order.append, 2)
+    eventlet.spawn_n(order.append, 3)
+    eventlet.sleep(0)
+    assert order == [1, 2, 3]
+
+
+def test_timer_runs_in_no_green_thread_and_can_switch_to_one():
+    hub = hubs.get_hub()
+    me, seen = eventlet.getcurrent(), []
+    hub.schedule_call_global(0, lambda: seen.append(eventlet.getcurrent()))
+    hub.schedule_call_global(0, me.switch, "value")
+    assert hub.switch() == "value"
+    assert seen == [hub.greenlet]
+    assert eventlet.getcurrent() is me
+
+
+def test_cancelled_timer_never_comes():
+    came = []
+    timer = hubs.get_hub().schedule_call_global(0, came.append, 1)
+    timer.cancel()
+    eventlet.sleep(0)
+    assert came == [] and not timer.pending
+
+
+def test_event_gives_what_was_sent_also_after_a_reset():
+    event = Event()
+    threads = [eventlet.spawn(event.wait) for _ in range(2)]
+    eventlet.sleep(0)
+    event.send("first")
+    event.reset()
+    assert [thread.wait() for thread in threads] == ["first", "first"]
+    event.send_exception(KeyError, "second")
+    with pytest.raises(KeyError, match="second"):
+        event.wait()
+
+
+def test_pool_runs_what_its_last_thread_spawns():
+    pool = eventlet.GreenPool(1)
+    assert pool.spawn(lambda: pool.spawn(int, "3").wait()).wait() == 3
+    assert eventually(lambda: pool.free() == 1)
+
+
+def test_resized_pool_lets_waiters_in():
+    pool, go = eventlet.GreenPool(1), Event()
+    pool.spawn(go.wait)
+    waiter = eventlet.spawn(pool.spawn, go.wait)
+    eventlet.sleep(0)
+    assert pool.waiting() == 1
+    pool.resize(2)
+    waiter.wait()
+    assert pool.running() == 2 and pool.free() == 0
+    go.send()
+    pool.waitall()
+    assert pool.free() == 2
+
+
+def test_timeout_ends_only_its_own_block():
+    with eventlet.Timeout(60) as outer:
+        with eventlet.Timeout(0, False):
+            eventlet.sleep(60)
+            raise AssertionError("should not get there")
+        assert outer.pending
+    assert not outer.pending
+    assert eventlet.with_timeout(0, eventlet.sleep, 60, timeout_value="late") == "late"
