@@ -17,7 +17,7 @@ from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.sync import Waits, may_be_circles
 from syncless._core.waits import Wait
-from syncless.tools import tracing
+from syncless.tools import leaks, tracing
 from syncless.tools.blockers import Stall, Watch
 
 if TYPE_CHECKING:
@@ -62,6 +62,22 @@ def find_deadlocks() -> list[list[Tasklet[Any]]]:
     A wait with a timeout does not count. A plain Lock in a circle could still be released by another tasklet.
     """
     return Waits().circles()
+
+
+def find_leaks(loop: Loop | None = None) -> list[Tasklet[Any]]:
+    """Return the tasklets of a loop (default: of all threads) that nothing can wake: each waits, without
+    limit, for an object that no code knows which may still run. It looks at all objects of the program, and
+    holds the loop for that time."""
+    return leaks.find_leaks(all_loops() if loop is None else [loop])
+
+
+def print_leaks(file: TextIO | None = None) -> None:
+    """Print find_leaks() with stacks to standard error, or to the file."""
+    found = find_leaks()
+    heading = (
+        f"{len(found)} of {sum(len(loop.tasklets()) for loop in all_loops())} tasklets cannot be woken\n"
+    )
+    print(heading + format_stuck(found), end="", file=file or sys.stderr)
 
 
 def format_tree(loop: Loop | None = None) -> str:

@@ -268,6 +268,7 @@ LIBC = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libc.musl", "l
 UNREAD = "if it computes, move it to another process; if it waits, use @offload or run_in_thread()"
 PYTHON = "it computes in Python: move it to another process, or let it yield now and then with sleep(0)"
 WAIT = "it waits: patch_all() for Python itself, patch_native() for a module in C, or run_in_thread()"
+PATCHED_WAIT = "it waits: patch_native() for a module in C, or run_in_thread()"
 CTYPES = "it waits in C, below ctypes: @offload, patch_all(offload=[...]) or run_in_thread()"
 REFUSING = (
     "it waits where patch_native() changes nothing: @offload, patch_all(offload=[...]) or run_in_thread()"
@@ -301,14 +302,21 @@ def _package(extension: str) -> str:
     return below_sys_path(extension)[1:].partition("/")[0].partition(".")[0]
 
 
+def is_patched(area: str) -> bool:
+    """Return whether the area of the patch is in force."""
+    patches = sys.modules.get("syncless.patches")
+    return patches is not None and bool(patches.is_patched(area))
+
+
 def cure_of(frames: Frames) -> str:
-    """Return the fix, in words. Without frames the thread runs Python."""
+    """Return the fix, in words; it is not in force yet. Without frames the thread runs Python."""
+    wait = PATCHED_WAIT if is_patched("time") else WAIT
     if not frames:
         return PYTHON
     calls = [clean(frame[0]) for frame in frames if is_libc(frame)]
     callers = [frame[1] for frame in frames if not is_libc(frame)]
     if not callers:
-        return WAIT
+        return wait
     extension = next((path for path in reversed(callers) if is_extension(path)), None)
     row = owner(extension or os.path.basename(callers[0]))
     if row is not None and row.instead:
@@ -317,13 +325,13 @@ def cure_of(frames: Frames) -> str:
         return OWN_THREAD
     if WAITS.intersection(calls) or (calls and not any(calls)):
         if extension and is_refused(extension):
-            return CTYPES if os.path.basename(extension).startswith("_ctypes.") else WAIT
+            return CTYPES if os.path.basename(extension).startswith("_ctypes.") else wait
         if row is not None and row.verdict == REFUSED:
             return REFUSING
         if not extension:  # the whole stack is not always read
             row = user(callers[0])
             return f'patch_native("{row.name if row else os.path.basename(callers[0])}")'
         return f'patch_native("{row.name if row else _package(extension)}")'
-    if extension and os.path.basename(extension).startswith(DATA):
+    if extension and os.path.basename(extension).startswith(DATA) and not is_patched("cpu"):
         return HASH
     return COMPUTE

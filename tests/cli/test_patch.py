@@ -154,7 +154,8 @@ def test_patched_application_that_blocks_in_c_is_told_once_with_the_cure(folder,
     said = server.said()
     assert said.count("the application has blocked all other requests for ") == 1
     assert 'sleeper.py", line 17, in app' in said and "sleep in libc" in said
-    assert "fix: it waits: " in said and "patch=True" not in said
+    assert "fix: it waits: patch_native()" in said and "patch=True" not in said
+    assert "With --standby 1, or serve(..., standby_threads=1), another thread serves meanwhile. " in said
 
 
 def test_blocking_modules_are_told_with_workers_too(folder):

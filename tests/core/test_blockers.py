@@ -11,6 +11,7 @@ import sysconfig
 import threading
 import time
 import zlib
+from types import SimpleNamespace
 
 import pytest
 
@@ -319,6 +320,18 @@ def test_other_causes_have_other_cures():
     assert "patch_all(cpu=True)" in hashes.cure
     assert "computes in Python" in stall().cure and stall().blocker == "app.py:1 in run()"
     assert "patch_all()" in stall(("clock_nanosleep", "/lib/libc.so.6")).cure
+
+
+def test_cure_that_is_in_force_is_not_named(monkeypatch):
+    patches = SimpleNamespace(is_patched=lambda area: True)
+    monkeypatch.setitem(sys.modules, "syncless.patches", patches)
+    waits = stall(("clock_nanosleep", "/lib/libc.so.6"))
+    assert "it waits: " in waits.cure and "patch_all()" not in waits.cure
+    hashes = stall(
+        ("SHA256_Update", "/lib/libcrypto.so.3"),
+        (None, "/lib/lib-dynload/_hashlib.cpython-313-x86_64-linux-gnu.so"),
+    )
+    assert "computes in C" in hashes.cure and "cpu=True" not in hashes.cure
 
 
 @pytest.mark.realtime("a thread looks at C code that really sleeps, and guesses which function it is in")

@@ -11,7 +11,7 @@ prometheus = pytest.importorskip(
 )
 from prometheus_client.samples import Exemplar  # noqa: E402  (it needs the library)
 
-from syncless.shared import area, metrics  # noqa: E402
+from syncless.shared import metrics  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,16 @@ import _thread
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from syncless._core.calls.threads import start_os_thread
 from syncless._core.cpython.functions import original_of
 from syncless.debug import Watchdog
 from syncless.http.log.errorlog import warn
+from syncless.tools.blockers import is_patched
+
+if TYPE_CHECKING:
+    from syncless.server.server import Server
 
 Patch = Callable[[], None]
 """Patches the standard library of this process; its str() names the areas."""
@@ -37,11 +42,6 @@ STALL_MILLISECONDS = 200
 """For which an application that is not patched may hold all others before that is told."""
 PATCHED_STALL_MILLISECONDS = 1000
 """The same for one that is: it holds them by a computation, or by a library that waits in C."""
-
-
-def is_patched(area: str) -> bool:
-    patches = sys.modules.get("syncless.patches")
-    return patches is not None and bool(patches.is_patched(area))
 
 
 def warn_of_blocking_modules() -> None:
@@ -88,10 +88,15 @@ def warn_at_prompt(waiting: Callable[[], int], serves: Callable[[], bool]) -> No
 CURE_AT_PROMPT = "call syncless.patches.patch_all() first, or send the request with syncless.run_in_thread()"
 
 
-class StallWarning:
-    """Warns once, with the stack, that the application blocks all requests, while it still does."""
+STANDBY = "With --standby 1, or serve(..., standby_threads=1), another thread serves meanwhile"
 
-    def __init__(self) -> None:
+
+class StallWarning:
+    """StallWarning(server): warns once, with the stack, that the application blocks all requests, while it
+    still does."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
         self._patched = is_patched("time")
         milliseconds = max(STALL_MILLISECONDS, PATCHED_STALL_MILLISECONDS * self._patched)
         self._watchdog = Watchdog(milliseconds, self._tell)
@@ -102,10 +107,17 @@ class StallWarning:
             self._told = True
             where = stack[stack.rfind("  File ") :]  # with the C function that it is in, and its cure
             remedy = f"If it waits here, {CURE}. If it computes, use run_in_thread() or more workers. "
+            if self._patched:
+                remedy = f"{STANDBY}. " if self._may_stand_by() else ""
             warn(
                 f"the application has blocked all other requests for {seconds * 1000:.0f} ms, and still "
-                f"does:\n{where}{'' if self._patched else remedy}This warning appears once."
+                f"does:\n{where}{remedy}This warning appears once."
             )
+
+    def _may_stand_by(self) -> bool:
+        """Return whether threads could stand by; a server whose threads do has no such warning."""
+        listeners = self._server.listeners
+        return listeners != [] and not any(listener.application.stays for listener in listeners)
 
     def __enter__(self) -> StallWarning:
         self._watchdog.start()

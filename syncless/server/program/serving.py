@@ -115,7 +115,7 @@ def serve_until_stopped(
             application = as_host(application)
         server = preparation.make_server(host, port, **options)
         silent = quiet or server.standby_threads  # a takeover is told by itself
-        with shown(seen, server) as view, contextlib.nullcontext() if silent else StallWarning():
+        with shown(seen, server) as view, contextlib.nullcontext() if silent else StallWarning(server):
             server.run(
                 quiet=quiet,
                 began=began,

@@ -127,7 +127,7 @@ class Work:
             if self.speaks:
                 warn_of_blocking_modules()
             told = self.speaks and not server.standby_threads
-            with StallWarning() if told else contextlib.nullcontext():
+            with StallWarning(server) if told else contextlib.nullcontext():
                 server.run(
                     quiet=self.quiet,
                     worker=True,

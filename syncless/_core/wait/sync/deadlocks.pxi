@@ -55,6 +55,24 @@ cdef class Waits:
         # threading's way to wait: a tasklet takes the lock that it holds again, and another releases it
         return None if holder is tasklet and is_lock(on) else holder
 
+    def endless(self) -> set:
+        """Return the tasklets that wait without limit."""
+        cdef BaseTasklet tasklet
+        return {
+            tasklet for tasklet in self.tasklets if tasklet.state == PARKED and tasklet.timer.index < 0
+        }
+
+    def wakers(self) -> list:
+        """Return the owners of timers and the watchers of descriptors, which the loops will call."""
+        cdef Loop loop
+        cdef Py_ssize_t i
+        found = []
+        for loop in list(loops.values()):
+            found += loop.fds.watchers()
+            for i in range(loop.timers.count):
+                found.append(<object> loop.timers.heap[i].owner)
+        return found
+
     def circles(self) -> list:
         """Lists of tasklets, each of which waits for the next one, and the last one for the first."""
         cdef BaseTasklet first, tasklet
