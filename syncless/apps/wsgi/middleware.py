@@ -1,7 +1,7 @@
 """WSGI applications that stand between the server and another one, or in its place.
 
-They have static files (http/content/static/files.py), pages of the server's own, and hooks before and after
-each request (server/program/hooks.py).
+They have static files (http/content/static/files.py), pages of the server's own, hooks before and after each
+request (server/program/hooks.py), and sessions that belong to one of several processes (server/affinity.py).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from syncless.apps.wsgi.application import EnvironRequest
 from syncless.apps.wsgi.filewrapper import FileWrapper
 
 if TYPE_CHECKING:
+    from syncless.apps.host import Sessions
     from syncless.http.content.static.files import StaticFiles
 
 
@@ -121,3 +122,19 @@ def _close(close: Callable[[], None] | None, done: Callable[[], None]) -> None:
             close()
     finally:
         done()
+
+
+class SessionsMiddleware:
+    """Adds to responses what tells clients where their sessions are."""
+
+    def __init__(self, application: Any, sessions: Sessions):
+        self.application = application
+        self.sessions = sessions
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            secure = environ["wsgi.url_scheme"] in ("https", "wss")
+            more = self.sessions.fields(environ.get("HTTP_COOKIE", ""), secure, headers)
+            return start_response(status, [*headers, *more], *rest)
+
+        return self.application(environ, start)  # type: ignore[no-any-return]
