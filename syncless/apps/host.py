@@ -5,7 +5,7 @@ combines several hosts by path. server/kinds.py creates the host of a user's app
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from syncless._core.wait.sync import Event
@@ -41,6 +41,13 @@ class Serving(Protocol):
 
     @property
     def request_slots(self) -> Slots: ...
+
+
+class Sessions(Protocol):
+    """Those of clients, in several processes; see server/affinity.py."""
+
+    def fields(self, cookies: str, secure: bool, headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Called with the cookies of a request and the headers of its response. Return more headers."""
 
 
 class Place(NamedTuple):
@@ -83,5 +90,5 @@ class Host(ABC):
         """Return the same host, with functions that are called before and after each request."""
 
     @abstractmethod
-    def around(self, wsgi: Callable[[Any], Any], asgi: Callable[[Any], Any]) -> Host:
-        """Return the same host, with a middleware, which the function for its interface puts around it."""
+    def with_sessions(self, sessions: Sessions) -> Host:
+        """Return the same host, with responses that tell clients where their sessions are."""

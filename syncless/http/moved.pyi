@@ -11,6 +11,7 @@ class Movable(Application):
         choose: Callable[[bytes | None, str, bool, bool], int],
         send: Callable[[int, int, bytes, str, int, bool], None],
     ) -> None: ...
+    def close(self) -> None: ...
 
 def adopt(
     listener: Listener, application: Movable, fd: int, data: bytes, address: str, port: int, trusted: bool

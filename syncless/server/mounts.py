@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from syncless.apps.host import Hook, Host, Place, Serving
+from syncless.apps.host import Hook, Host, Place, Serving, Sessions
 from syncless.apps.wsgi.host import WSGIHost, pages_at
 from syncless.apps.wsgi.middleware import nothing_here
 from syncless.http.exchange import MountedApplications
@@ -51,5 +50,5 @@ class Mounts(Host):
     def with_hooks(self, before: Hook | None, after: Hook | None) -> Mounts:
         return Mounts({prefix or "/": host.with_hooks(before, after) for prefix, host in self.hosts.items()})
 
-    def around(self, wsgi: Callable[[Any], Any], asgi: Callable[[Any], Any]) -> Mounts:
-        return Mounts({prefix or "/": host.around(wsgi, asgi) for prefix, host in self.hosts.items()})
+    def with_sessions(self, sessions: Sessions) -> Mounts:
+        return Mounts({prefix or "/": host.with_sessions(sessions) for prefix, host in self.hosts.items()})

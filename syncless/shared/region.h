@@ -34,7 +34,7 @@ enum entry_kind {               /* each has names of its own */
     VALUE_ENTRY,
     RATE_ENTRY,
     LOCK_ENTRY,
-    AMOUNT_ENTRY                /* never removed, so it is read and changed without the mutex */
+    AMOUNT_ENTRY                /* never removed, so read and changed without the mutex */
 };
 
 /* Cell 0 is none. Free cells are in a list; one is CELL_MORE if it goes on an entry that needs several. */
@@ -55,7 +55,7 @@ struct entry {                  /* a cell that is CELL_ENTRY */
     uint8_t format;             /* of the data; the caller's */
     uint64_t hash;
     int64_t expires;            /* ns; 0: never */
-    int64_t number;             /* a counter's, a rate's, or the caller's; of an amount, the bits of a double */
+    int64_t number;             /* a counter's, a rate's, or the caller's; an amount's, as the bits of it */
     unsigned char bytes[CELL_BYTES - 56];       /* of the key and, behind it, of the data */
 };
 
@@ -155,7 +155,7 @@ void values_repair(struct region *r);
 
 struct entry *values_entry(struct region *r, uint32_t cell);
 
-/* Without the mutex: amounts, of which the newest is the first and each leads to the one before it; 0: none. */
+/* Without the mutex: amounts. The newest is the first, and each leads to the one made before it; 0: none. */
 uint32_t amounts_newest(const struct region *r);
 void amounts_key(struct region *r, uint32_t amount, void *to);
 void amount_add(struct entry *amount, double n);

@@ -6,12 +6,15 @@ import re
 import signal
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 
 import pytest
 
 pytest.importorskip("syncless.shared.memory", reason="it is built where mutexes can be robust")
-from syncless.server.lanes.affinity import Affinity, cookie_for
+from syncless.server.affinity import Affinity
+from tests import needs
 from tests.supervised import Program
 from tests.waiting import eventually
 
@@ -272,6 +275,43 @@ def test_socketio_sessions_find_their_workers(four, transports):
     assert transports is None or counted(running, "moved") > 0
 
 
+MCP = """
+import os
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("where")
+
+@server.tool()
+def where() -> str:
+    return str(os.getpid())
+
+app = server.streamable_http_app()
+"""
+MCP_CLIENT = """
+import asyncio, sys
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+async def session():
+    async with streamable_http_client(sys.argv[1]) as streams, ClientSession(*streams[:2]) as client:
+        await client.initialize()
+        return {(await client.call_tool("where", {})).content[0].text for _ in range(5)}
+
+async def main():
+    print(*[len(pids) for pids in await asyncio.gather(*(session() for _ in range(20)))])
+
+asyncio.run(main())
+"""
+
+
+def test_sessions_of_mcp_find_their_workers(four, tmp_path):
+    needs.module("mcp", "its sessions are tested")
+    running = four(MCP, "--affinity", "header:Mcp-Session-Id")
+    client = [sys.executable, "-c", MCP_CLIENT, f"http://127.0.0.1:{running.port}/mcp"]
+    told = subprocess.run(client, capture_output=True, text=True, timeout=150)
+    assert told.stdout.split() == ["1"] * 20, told.stderr
+    assert counted(running, "moved") > 0
+
+
 # -- its parts -----------------------------------------------------------------------------------------------
 
 
@@ -301,7 +341,7 @@ def test_malformed_rule_is_told(rule):
 def test_cookie_names_one_of_the_workers_or_none(two, cookies, number):
     assert two.named_in(cookies) == number
     two.number = 2
-    assert bool(cookie_for(two, cookies, False)) == (number != 2)
+    assert bool(two.fields(cookies, False, [])) == (number != 2)
 
 
 def test_request_for_which_there_is_no_room_stays(two):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -12,9 +11,9 @@ from syncless.apps.asgi.application import ASGIApplication
 from syncless.apps.asgi.exchange import HTTP_EXTENSIONS
 from syncless.apps.asgi.extensions import STOPPING
 from syncless.apps.asgi.lifespan import Lifespan
-from syncless.apps.asgi.middleware import HooksMiddleware, StaticFilesMiddleware
+from syncless.apps.asgi.middleware import HooksMiddleware, SessionsMiddleware, StaticFilesMiddleware
 from syncless.apps.asgi.tasks import RootTask, Tasks
-from syncless.apps.host import Hook, Host, Place, Serving
+from syncless.apps.host import Hook, Host, Place, Serving, Sessions
 from syncless.apps.loading import ApplicationFailed
 from syncless.apps.wsgi.host import pages_at
 from syncless.asyncio.backgroundloop import await_, background_loop
@@ -98,8 +97,8 @@ class ASGIHost(Host):
     def with_hooks(self, before: Hook | None, after: Hook | None) -> ASGIHost:
         return ASGIHost(HooksMiddleware(self.call, before, after), lifespan=self.lifespan)
 
-    def around(self, wsgi: Callable[[Any], Any], asgi: Callable[[Any], Any]) -> ASGIHost:
-        return ASGIHost(asgi(self.call), lifespan=self.lifespan)
+    def with_sessions(self, sessions: Sessions) -> ASGIHost:
+        return ASGIHost(SessionsMiddleware(self.call, sessions), lifespan=self.lifespan)
 
     def at(self, place: Place) -> Application:
         server, address = place.server, place.address

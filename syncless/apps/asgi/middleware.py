@@ -1,17 +1,23 @@
 """ASGI middleware between the server and the application.
 
-It serves static files (http/content/static/files.py), and calls hooks before and after each request
-(server/program/hooks.py).
+It serves static files (http/content/static/files.py), calls hooks before and after each request
+(server/program/hooks.py), and tells clients which process has their session (server/affinity.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syncless.apps.asgi.exchange import ScopeRequest
 from syncless.http.content.filepart import FilePart
 from syncless.http.content.static.files import StaticFiles
+
+if TYPE_CHECKING:
+    from syncless.apps.host import Sessions
+
+BEGINNINGS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
+"""Messages with the headers of a response."""
 
 
 class StaticFilesMiddleware:
@@ -83,3 +89,24 @@ class HooksMiddleware:
         finally:
             if self.after is not None:
                 self.after(variables, status)
+
+
+class SessionsMiddleware:
+    """Adds to responses what tells clients where their sessions are."""
+
+    def __init__(self, application: Any, sessions: Sessions):
+        self.application = application
+        self.sessions = sessions
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        async def note(message: dict[str, Any]) -> None:
+            if message.get("type") in BEGINNINGS:
+                fields = list(message.get("headers") or ())
+                asked = [value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie"]
+                told = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in fields)
+                more = self.sessions.fields("; ".join(asked), scope["scheme"] in ("https", "wss"), told)
+                fields += [(name.encode(), value.encode()) for name, value in more]
+                message = {**message, "headers": fields}
+            await send(message)
+
+        await self.application(scope, receive, send if scope["type"] == "lifespan" else note)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 import syncless
-from syncless.apps.host import Hook, Host, Place
+from syncless.apps.host import Hook, Host, Place, Sessions
 from syncless.apps.wsgi.application import WSGIApplication
 from syncless.apps.wsgi.client import client_gone, early_hints
 from syncless.apps.wsgi.filewrapper import FileWrapper
-from syncless.apps.wsgi.middleware import HooksMiddleware, StaticFilesMiddleware
+from syncless.apps.wsgi.middleware import HooksMiddleware, SessionsMiddleware, StaticFilesMiddleware
 from syncless.apps.wsgi.websocket import websocket_offer
 
 
@@ -44,8 +43,8 @@ class WSGIHost(Host):
     def with_hooks(self, before: Hook | None, after: Hook | None) -> WSGIHost:
         return WSGIHost(HooksMiddleware(self.call, before, after), self.root_path)
 
-    def around(self, wsgi: Callable[[Any], Any], asgi: Callable[[Any], Any]) -> WSGIHost:
-        return WSGIHost(wsgi(self.call), self.root_path)
+    def with_sessions(self, sessions: Sessions) -> WSGIHost:
+        return WSGIHost(SessionsMiddleware(self.call, sessions), self.root_path)
 
 
 def pages_at(place: Place) -> dict[str, WSGIApplication]:

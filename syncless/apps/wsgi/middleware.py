@@ -1,7 +1,7 @@
 """WSGI middleware between the server and the application, and the server's own pages.
 
-It serves static files (http/content/static/files.py), and calls hooks before and after each request
-(server/program/hooks.py).
+It serves static files (http/content/static/files.py), calls hooks before and after each request
+(server/program/hooks.py), and tells clients which process has their session (server/affinity.py).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from syncless.apps.wsgi.application import EnvironRequest
 from syncless.apps.wsgi.filewrapper import FileWrapper
 
 if TYPE_CHECKING:
+    from syncless.apps.host import Sessions
     from syncless.http.content.static.files import StaticFiles
 
 
@@ -122,3 +123,19 @@ def _close(close: Callable[[], None] | None, done: Callable[[], None]) -> None:
             close()
     finally:
         done()
+
+
+class SessionsMiddleware:
+    """Adds to responses what tells clients where their sessions are."""
+
+    def __init__(self, application: Any, sessions: Sessions):
+        self.application = application
+        self.sessions = sessions
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            secure = environ["wsgi.url_scheme"] in ("https", "wss")
+            more = self.sessions.fields(environ.get("HTTP_COOKIE", ""), secure, headers)
+            return start_response(status, [*headers, *more], *rest)
+
+        return self.application(environ, start)  # type: ignore[no-any-return]

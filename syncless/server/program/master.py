@@ -27,8 +27,8 @@ from syncless.apps.loading import admitted
 from syncless.http.limits import Limits
 from syncless.http.log.errorlog import process_log, warn
 from syncless.server.addresses import show
+from syncless.server.affinity import Affinity
 from syncless.server.kinds import as_host
-from syncless.server.lanes.affinity import Affinity
 from syncless.server.program.banner import Events, announce, counted
 from syncless.server.program.blocking import Patch
 from syncless.server.program.hooks import Hooks

@@ -31,7 +31,7 @@ from syncless.http.limits import Limits
 from syncless.http.log.errorlog import process_log
 from syncless.http.log.notices import flush
 from syncless.server.addresses import Bind
-from syncless.server.lanes.affinity import Affinity
+from syncless.server.affinity import Affinity
 from syncless.server.program.blocking import Patch, StallWarning, warn_of_blocking_modules
 from syncless.server.program.hooks import HookFailed
 from syncless.server.program.preparing import Preparation

@@ -19,7 +19,7 @@ import json
 import mmap
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -95,11 +95,17 @@ class Affinity:
         present = [number for number in range(1, self.workers + 1) if self._pids[number]]
         return max(present, key=lambda number: zlib.crc32(f"{number} {address}".encode()), default=0)
 
-    def learn(self, headers: Any) -> None:
-        """Note the session that a response begins; ``headers`` are its pairs of str."""
-        for name, value in headers:
-            if name.lower() == self.field:
-                self.learned.set(self._key(value), self.number)
+    def fields(self, cookies: str, secure: bool, headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Note the session that a response with these headers begins. Return the fields by which it tells the
+        client its worker; none if the client has the right cookie."""
+        if self.kind == "header":
+            for name, value in headers:
+                if name.lower() == self.field:
+                    self.learned.set(self._key(value), self.number)
+        if self.kind != "cookie" or self.named_in(cookies) == self.number:
+            return []
+        value = f"{COOKIE}={self.number}; Path=/; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
+        return [("Set-Cookie", value)]
 
     @staticmethod
     def _key(value: str) -> str:
@@ -138,9 +144,7 @@ class Affinity:
         """In worker ``number``, before its server starts."""
         self.begin(number)
         server.lanes.insert(0, AffinityLane(self))
-        server.application = server.application.around(
-            lambda call: StickyWSGI(call, self), lambda call: StickyASGI(call, self)
-        )
+        server.application = server.application.with_sessions(self)
 
     def count(self, outcome: str) -> None:
         self._counts[outcome].inc(1)
@@ -259,63 +263,3 @@ class AffinityLane(Lane):
 
     def _adopt(self, index: int, fd: int, data: bytes, address: str, port: int, trusted: bool) -> None:
         adopt(self._served[index].listener, self._movable[index], fd, data, address, port, trusted)
-
-
-# -- responses -----------------------------------------------------------------------------------------------
-
-
-class StickyWSGI:
-    """Tells the client, or learns, which worker has the session of a response."""
-
-    def __init__(self, application: Any, affinity: Affinity):
-        self.application = application
-        self.affinity = affinity
-
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        secure = environ["wsgi.url_scheme"] in ("https", "wss")
-        more = cookie_for(self.affinity, environ.get("HTTP_COOKIE", ""), secure)
-
-        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
-            if self.affinity.kind == "header":
-                self.affinity.learn(headers)
-            return start_response(status, [*headers, *more], *rest)
-
-        return self.application(environ, start)
-
-
-class StickyASGI:
-    """The same for ASGI."""
-
-    def __init__(self, application: Any, affinity: Affinity):
-        self.application = application
-        self.affinity = affinity
-
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan":
-            await self.application(scope, receive, send)
-            return
-        cookies = "; ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
-        more = cookie_for(self.affinity, cookies, scope["scheme"] in ("https", "wss"))
-        fields = [(name.encode(), value.encode()) for name, value in more]
-
-        async def note(message: dict[str, Any]) -> None:
-            if message["type"] in (
-                "http.response.start",
-                "websocket.accept",
-                "websocket.http.response.start",
-            ):
-                headers = list(message.get("headers", ()))
-                if self.affinity.kind == "header":
-                    self.affinity.learn((n.decode("latin-1"), v.decode("latin-1")) for n, v in headers)
-                message = {**message, "headers": [*headers, *fields]}
-            await send(message)
-
-        await self.application(scope, receive, note)
-
-
-def cookie_for(affinity: Affinity, cookies: str, secure: bool) -> list[tuple[str, str]]:
-    """Return the fields that a response needs: none if the client has the right cookie."""
-    if affinity.kind != "cookie" or affinity.named_in(cookies) == affinity.number:
-        return []
-    value = f"{COOKIE}={affinity.number}; Path=/; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
-    return [("Set-Cookie", value)]
