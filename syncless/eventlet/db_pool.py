@@ -32,7 +32,7 @@ class ConnectTimeout(Exception):
 
 
 def cleanup_rollback(connection: Any) -> None:
-    """What is done to each connection that comes back."""
+    """Roll back: the default for each connection that is put back."""
     connection.rollback()
 
 

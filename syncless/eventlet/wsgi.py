@@ -514,7 +514,7 @@ class _Response:
 
 
 class Server:
-    """What the connections of a server share."""
+    """The settings and counters that the connections of a server share."""
 
     def __init__(
         self,

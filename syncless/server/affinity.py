@@ -49,7 +49,7 @@ class Sticky(Protocol):
 
 
 class Affinity:
-    """Affinity(rule, workers): made by a master, for all its workers. ValueError."""
+    """Affinity(rule, workers): a master makes it, for all its workers. Raises ValueError for an unknown rule."""
 
     def __init__(self, rule: str, workers: int):
         kind, _, name = rule.partition(":")

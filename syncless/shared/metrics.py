@@ -34,7 +34,7 @@ ENDED, UNBORN = 0, -1
 PRESENT, HAS_EXEMPLAR = 1, 2
 """Marks of a float."""
 FOLDS: dict[str, Callable[[float, float], float]] = {"min": min, "max": max, "sum": float.__add__}
-"""What becomes of the values of several places, by the mode of the gauge."""
+"""The fold of the values of several places, by the mode of the gauge."""
 _EXEMPLAR = b"\xfe"
 """No name of a float begins with it."""
 
@@ -333,7 +333,7 @@ class _Family:
 
 
 def _add_histogram(metric: Any, rows: list[_Row]) -> None:
-    """Add each bucket with those below it, and their number, which so is that of the last bucket."""
+    """Add each bucket with those below it, and their number, which is that of the last bucket."""
     buckets = sorted((row for row in rows if "le" in row.labels), key=lambda row: float(row.labels["le"]))
     below = 0.0
     for row in buckets:

@@ -1,6 +1,6 @@
 """The messages of Redis for one loop: a connection that subscribes, and the newest messages that have come.
 
-One tasklet has the connection. It subscribes to what the inboxes of the loop want, puts messages into a
+One tasklet has the connection. It subscribes to the topics of the inboxes of the loop, puts messages into a
 bounded queue, and tells the hub. When Redis goes away, it connects again, subscribes again, and then tells
 the hub of the gap: Redis keeps nothing for those who are not there.
 """

@@ -80,7 +80,7 @@ return n"""
 
 
 class Ours:
-    """What is common to our connections."""
+    """The common base of our connections."""
 
     _sock: Any
 
@@ -272,7 +272,7 @@ class Redis:
         return os.urandom(16)
 
     def acquire(self, name: bytes, owner: bytes, patient: bool) -> bytes | None:
-        """What others learn of the holder is the time for which it has the lock without renewing that."""
+        """Others learn only the time for which the holder has the lock without renewing it."""
         key = self._prefix + b"lock:" + name
         left = self.evaluate(ACQUIRE, [key], owner, _ms(int(LEASE_SECONDS * 1e9)))
         if left != -3:

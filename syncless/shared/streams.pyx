@@ -2,8 +2,8 @@
 
 A held stream is the Session of its connection, and has no tasklet. The hub of its loop tells Streams of new
 messages; the event of a message is made once, and put into the connections of all streams that hold its
-topic. It is sent as all responses are, at the end of the turn. What a client does not take waits with its
-connection, up to Limits.event_bytes. hold.py has the API.
+topic. It is sent as all responses are, at the end of the turn. Events that a client does not take wait with
+its connection, up to Limits.event_bytes. hold.py has the API.
 
 Sending may run others (TLS, finalisers). So streams that come or go meanwhile are met by a cursor that stands
 in the list; and messages that come meanwhile wait in a queue, so that each stream gets them in their order.
