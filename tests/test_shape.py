@@ -233,6 +233,7 @@ LATE_IMPORTS = {
         ("server/server.py", "syncless.native.handlerthreads"),
         ("server/program/master.py", "syncless.shared.area"),
         ("shared/messages.py", "syncless.asyncio.tasklets"),
+        ("wsgi/held.py", "syncless.shared.hold"),
         ("server/server.py", "syncless.http.http2.session"),
         ("apps/wsgi/host.py", "syncless.apps.wsgi.compress"),
         ("server/serve.py", "syncless.server.program.serving"),
@@ -243,6 +244,8 @@ LATE_IMPORTS = {
         ("_core/poll/backends.py", "syncless._core.poll.{_name}"),
         ("shared/area.py", "syncless.shared.memory"),
         ("shared/messages.py", "syncless.shared.memory"),
+        ("shared/messages.py", "syncless.shared.streams"),
+        ("shared/hold.py", "syncless.shared.streams"),
     },
     "the user asks for the area, and gets no other": {("patches/__init__.py", "syncless.patches.{module}")},
     "it takes the place of a module of that name": {

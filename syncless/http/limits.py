@@ -96,8 +96,8 @@ class Limits:
     """Maximum number of lingering connections (see `linger_bytes`); one more closes the oldest. 0: no
     limit."""
     event_bytes: int = 1 << 16
-    """Maximum bytes of events that wait for the client of a held stream (`syncless.wsgi.hold`); with more, its
-    connection is reset, and the client may come again."""
+    """Maximum bytes of events that wait for the client of a held stream (`syncless.wsgi.hold`); with more,
+    its connection is reset, and the client may come again."""
     shared_value_bytes: int = bounded(1 << 25, most=1 << 38)
     """Memory for the counters, values and locks of `syncless.shared`, for all workers together. When it is
     full, values are dropped: some expired ones, then the least recently used. At most 274,877,906,944."""

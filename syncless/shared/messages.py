@@ -154,9 +154,10 @@ class Hub:
             inboxes.pop(inbox, None)
             if not inboxes:
                 self._of_topic.pop(topic, None)
-        self._rest()
+        self.drop_unused()
 
-    def _rest(self) -> None:
+    def drop_unused(self) -> None:
+        """End the hub if it has no inboxes and no streams."""
         if not self._all and not self.streams:
             if _hubs.get(self._loop) is self:
                 del _hubs[self._loop]
@@ -182,7 +183,7 @@ class Hub:
     def hold(self, event_of: Callable[[Record], bytes], gap_of: Callable[[int], bytes]) -> Streams:
         if self.streams is None:
             streams = import_module("syncless.shared.streams")
-            self.streams = streams.Streams(area.region().read, event_of, gap_of, self._rest)
+            self.streams = streams.Streams(area.region().read, event_of, gap_of, self.drop_unused)
         return self.streams
 
     def end(self) -> None:
