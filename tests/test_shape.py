@@ -248,6 +248,7 @@ LATE_IMPORTS = {
         ("server/program/preparing.py", "syncless.shared.area"),
         ("shared/area.py", "syncless.shared.redisstore"),
         ("shared/messages.py", "syncless.asyncio.tasklets"),
+        ("wsgi/held.py", "syncless.shared.hold"),
         ("server/server.py", "syncless.http.http2.session"),
         ("apps/wsgi/host.py", "syncless.apps.wsgi.compress"),
         ("server/serve.py", "syncless.server.program.serving"),
@@ -258,6 +259,8 @@ LATE_IMPORTS = {
         ("_core/poll/backends.py", "syncless._core.poll.{_name}"),
         ("server/status/metrics.py", "syncless.shared.metrics"),
         ("shared/area.py", "syncless.shared.embedded"),
+        ("shared/messages.py", "syncless.shared.streams"),
+        ("shared/hold.py", "syncless.shared.streams"),
     },
     "the user asks for the area, and gets no other": {("patches/__init__.py", "syncless.patches.{module}")},
     "it takes the place of a module of that name": {

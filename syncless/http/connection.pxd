@@ -13,8 +13,7 @@ cdef enum Phase:
     READING         # a request head, or nothing yet
     QUEUED          # a request waits until fewer run
     RUNNING         # a request is being answered
-    CARRYING        # a session of HTTP/2 carries requests, each with its own Exchange; or one goes on with
-                    # the response of a request that has ended
+    CARRYING        # a session of HTTP/2 carries requests, or one goes on with a response after its request
     LINGERING       # refused or closed by us; bytes that the client still sends are thrown away
     CLOSED
     PHASES

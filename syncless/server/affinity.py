@@ -49,7 +49,7 @@ class Sticky(Protocol):
 
 
 class Affinity:
-    """Affinity(rule, workers): a master makes it for all its workers. Raises ValueError for an unknown rule."""
+    """Affinity(rule, workers): made by a master for all workers. Raises ValueError for an unknown rule."""
 
     def __init__(self, rule: str, workers: int):
         kind, _, name = rule.partition(":")

@@ -73,7 +73,6 @@ class Hold:
         yield retry
         if is_ours and current() is request and isinstance(request, Exchange):
             stream = import_module("syncless.shared.streams").HeldStream(self._take_over)
-            hub_of(current_loop())  # an error is the application's
             if request.hold(stream, len(retry)):
                 return
         yield from self._go_on()
@@ -89,13 +88,16 @@ class Hold:
     def _take_over(self, stream: Any) -> None:
         """The request has ended: the stream begins with what has come since its client's last event."""
         region = area.region()
-        streams = hub_of(current_loop()).hold(event_of, gap_of)
+        hub = hub_of(current_loop())
         joined = False
-        while not joined:
-            head = region.head()
-            missed, found = region.behind(self._last(), head)
-            opening = self._history(missed, [place for topic, place in found if self._wants(topic)])
-            joined = streams.join(stream, self._names, head, opening)
+        try:
+            while not joined:
+                head = region.head()
+                missed, found = region.behind(self._last(), head)
+                opening = self._history(missed, [place for topic, place in found if self._wants(topic)])
+                joined = hub.hold(event_of, gap_of).join(stream, self._names, head, opening)
+        finally:
+            hub.drop_unused()
         if running.is_stopping():
             stream.end()
 

@@ -148,9 +148,10 @@ class Hub:
             if not inboxes:
                 self._of_topic.pop(topic, None)
         self.feed.forget(inbox.topics, inbox.patterns)
-        self._rest()
+        self.drop_unused()
 
-    def _rest(self) -> None:
+    def drop_unused(self) -> None:
+        """End the hub if it has no inboxes and no streams."""
         if not self._all and not self.streams:
             self.close()
 
@@ -180,7 +181,7 @@ class Hub:
     def hold(self, event_of: Callable[[Record], bytes], gap_of: Callable[[int], bytes]) -> Streams:
         if self.streams is None:
             streams = import_module("syncless.shared.streams")
-            self.streams = streams.Streams(self.feed.read, event_of, gap_of, self._rest)
+            self.streams = streams.Streams(self.feed.read, event_of, gap_of, self.drop_unused)
         return self.streams
 
     def interrupt(self, lost: int) -> None:

@@ -19,6 +19,7 @@ from syncless.server.status.scoreboard import CAUSES, PHASES, Scoreboard
 COUNTERS = (
     ("accepted", "syncless_connections_accepted", "Connections accepted", 1),
     ("http2_requests", "syncless_http2_requests", "Responses to HTTP/2 requests", 1),
+    ("held_dropped", "syncless_held_streams_dropped", "Held streams whose clients were too slow", 1),
     (
         "hangups",
         "syncless_hangups",
@@ -62,6 +63,7 @@ GAUGES = (
     ("running", "syncless_running_requests", "Requests in flight", 1),
     ("queued", "syncless_queued_requests", "Requests queued by the limit `requests`", 1),
     ("http2_streams", "syncless_http2_streams", "HTTP/2 requests that run or wait", 1),
+    ("held_streams", "syncless_held_streams", "Event streams that go on after their requests", 1),
     ("tasklets", "syncless_tasklets", "Tasklets of the serving loops", 1),
     ("longest_stall_ns", "syncless_longest_stall_seconds", "The longest stall since the start", 1e9),
     ("recent_stall_ns", "syncless_recent_stall_seconds", "The longest stall of the last minute", 1e9),

@@ -43,6 +43,7 @@ GAUGES = (
     "http2",
     "idle",
     "http2_streams",
+    "held_streams",
     "tasklets",
     "buffered_bytes",
     "memory_bytes",
@@ -60,6 +61,7 @@ MOST = ("longest_stall_ns", "recent_stall_ns", "backlog", "backlog_limit")
 COUNTS = (
     "accepted",
     "http2_requests",
+    "held_dropped",
     "hangups",
     "received_bytes",
     "sent_bytes",
