@@ -66,6 +66,7 @@ LAYERS = {
         "syncless.tools",
         "syncless.asyncio",
         "syncless.http",
+        "syncless.http.wire",
     },
     "syncless.server.lanes": {"syncless._core", "syncless.tools", "syncless.http"},
     "syncless.native": {
@@ -92,7 +93,13 @@ LAYERS = {
         "syncless.patches",
         "syncless",
     },
-    "syncless.wsgi": {"syncless.http", "syncless.http.websocket", "syncless.apps", "syncless.server"},
+    "syncless.wsgi": {
+        "syncless.shared",
+        "syncless.http",
+        "syncless.http.websocket",
+        "syncless.apps",
+        "syncless.server",
+    },
     "syncless.cli": {
         "syncless.io",
         "syncless.http",
@@ -348,6 +355,7 @@ CGI = re.compile(
 CGI_ROOMS = {
     "apps/wsgi": "the environ",
     "contrib": "gunicorn's environ",
+    "shared/hold.py": "it is a WSGI application",
     "eventlet": "the environ",
     "cli": "help that tells of it",
     "http/request.pyx": "variables() of hooks and of the access log",
