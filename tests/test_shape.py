@@ -59,7 +59,7 @@ LAYERS = {
         "syncless.http.websocket",
         "syncless",
     },
-    "syncless.shared": {"syncless._core", "syncless.asyncio", "syncless.http"},
+    "syncless.shared": {"syncless._core", "syncless.asyncio", "syncless.http", "syncless.http.wire"},
     "syncless.server.lanes": {"syncless._core", "syncless.tools", "syncless.http"},
     "syncless.native": {
         "syncless._core",
@@ -85,7 +85,13 @@ LAYERS = {
         "syncless.patches",
         "syncless",
     },
-    "syncless.wsgi": {"syncless.http", "syncless.http.websocket", "syncless.apps", "syncless.server"},
+    "syncless.wsgi": {
+        "syncless.http",
+        "syncless.http.websocket",
+        "syncless.apps",
+        "syncless.server",
+        "syncless.shared",
+    },
     "syncless.cli": {
         "syncless.io",
         "syncless.http",
@@ -331,6 +337,7 @@ CGI_ROOMS = {
     "cli": "help that tells of it",
     "http/request.pyx": "variables() of hooks and of the access log",
     "http/log/accesslog.py": "the documentation of its atoms",
+    "shared/hold.py": "the environ of another server",
 }
 
 

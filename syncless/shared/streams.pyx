@@ -128,18 +128,20 @@ cdef class HeldStream(Session):
 
     cdef int lost(self, Loop loop) except -1:
         cdef Connection connection = self.connection
+        cdef Streams streams = self.streams
         self.connection = None
         self.over = True
         if connection is None:
             return 0
         connection.listener.held_streams -= 1
-        return 0 if self.streams is None else self.streams.leave(self)
+        return 0 if streams is None else streams.leave(self)
 
     cdef int tell_stop(self, bint at_last) except -1:
         return self.finish()
 
     cdef int interrupt(self, Loop loop) except -1:
-        return 0 if self.connection is None else self.connection.close(loop, True)
+        cdef Connection connection = self.connection
+        return 0 if connection is None else connection.close(loop, True)
 
     cdef int finish(self) except -1:
         """End the response in order."""
