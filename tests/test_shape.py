@@ -360,6 +360,7 @@ CGI_ROOMS = {
     "cli": "help that tells of it",
     "http/request.pyx": "variables() of hooks and of the access log",
     "http/log/accesslog.py": "the documentation of its atoms",
+    "shared/hold.py": "the environ of another server",
 }
 
 

@@ -1,8 +1,8 @@
 """Movable: an application whose requests may be another process's; and adopt(), for those that come from one.
 
 A connection of plain HTTP/1 is a descriptor and the bytes that have been read of it. So it moves as these,
-with the request whose head has come: what is missing of its body is still in the socket. A request that has come
-from another process is answered here, whosever it is. Next to read: server/lanes/affinity.py, which decides,
+with the request whose head has come: what is missing of its body is still in the socket. A request that has
+come from another process is answered here, whosever it is. Next to read: server/affinity.py, which decides,
 sends and receives; native/threads.pyx, by whose way connections leave for another thread.
 """
 

@@ -16,6 +16,7 @@ from tests.waiting import eventually
 CODE = """
 import os, syncless
 from syncless.shared import Counter, Lagged, Lock, Mapping, figures, publish, subscribe
+from syncless.wsgi import hold
 VERSION = {version}
 
 def stream(topic):
@@ -70,6 +71,8 @@ def app(environ, start_response):
     start_response("200 OK", [("X-Pid", str(os.getpid()))])
     if environ["PATH_INFO"] == "/stream":
         return stream(environ["QUERY_STRING"])
+    if environ["PATH_INFO"] == "/held":
+        return hold(environ["QUERY_STRING"])
     return [str(answer(environ)).encode()]
 """
 
@@ -79,12 +82,14 @@ PRELOADED = pytest.mark.parametrize("options", [[], ["--preload"]], ids=["import
 class Stream:
     """A client that reads lines as they come."""
 
+    path, first = "/stream", "begin"
+
     def __init__(self, running, topic):
         self.connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=120)
-        self.connection.request("GET", f"/stream?{topic}")
+        self.connection.request("GET", f"{self.path}?{topic}")
         self.answer = self.connection.getresponse()
         self.pid = int(self.answer.headers["X-Pid"])
-        assert self.line() == "begin"
+        assert self.line().startswith(self.first)
 
     def line(self):
         return self.answer.readline().decode().strip()
@@ -93,14 +98,26 @@ class Stream:
         self.connection.close()
 
 
+class Held(Stream):
+    """The texts of events."""
+
+    path, first = "/held", "retry"
+
+    def line(self):
+        line = super().line()
+        while not line.startswith(("retry", "data")) and not self.answer.isclosed():
+            line = super().line()
+        return line.removeprefix("data: ")
+
+
 @contextlib.contextmanager
-def streams_of_all(running, number, topic):
+def streams_of_all(running, number, topic, kind=Stream):
     """Streams until each of that many workers has one."""
     made = []
     try:
 
         def everywhere():
-            made.append(Stream(running, topic))
+            made.append(kind(running, topic))
             return len({each.pid for each in made}) == number
 
         assert eventually(everywhere)
@@ -243,6 +260,22 @@ def test_killed_worker_ends_its_subscriptions_and_no_others(program):
             else:
                 with contextlib.suppress(ConnectionError, http.client.IncompleteRead):
                     assert stream.line() == ""
+
+
+def test_held_streams_of_two_workers_hear_all_publishers_and_end_in_order_at_a_reload(program):
+    running = program("--workers", "2", code=CODE)
+    with streams_of_all(running, 2, "news", Held) as streams:
+        for name in "abc":
+            running.get(f"/publish?news:100:{name}")
+        expected = [f"{name} {number}" for name in "abc" for number in range(100)]
+        for stream in streams:
+            assert [stream.line() for _ in range(300)] == expected
+        running.process.send_signal(signal.SIGHUP)
+        for stream in streams:
+            assert stream.line() == "" and stream.answer.isclosed()
+    with streams_of_all(running, 2, "news", Held) as streams:
+        running.get("/publish?news:1:d")
+        assert [stream.line() for stream in streams] == ["d 0"] * len(streams)
 
 
 PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "howto" / "shared.md"
