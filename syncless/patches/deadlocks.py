@@ -3,9 +3,11 @@
 Fact: the interpreter would wait silently for ever. Danger: a program that something can wake ends because of
 us. Decision: only what is known to be hopeless ends. The loop has no deadline, no descriptor and no call in
 an OS thread; the process has no other OS thread, be it one of a C library, and catches no signal that could
-be the program's, as the kernel tells; and nobody waits for a signal. A main thread that waits for an event is
-left alone: so do programs that live until Ctrl-C. Price: nothing, until the loop is about to sleep in such a
-state. Guarded by tests/patches/test_deadlocks.py, with programs that can go on.
+be the program's, as the kernel tells; and nobody waits for a signal. All this is so at two looks, because
+what a thread did before it ended may be on its way. A main thread that waits for an event is left alone: so
+do programs that live until Ctrl-C. Price: nothing, until the loop is about to sleep in such a state. Guarded
+by tests/patches/test_deadlocks.py, with programs that can go on, and by
+tests/patches/test_threads.py::test_start_of_a_thread_is_not_cut.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from types import CodeType
 from typing import Any
 
 from syncless._core.calls import threads
+from syncless._core.cpython.functions import original_of
 from syncless._core.handling import main_tasklet
 from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet, spawn
@@ -40,8 +43,10 @@ OURS = {signal.SIGINT, preemption.NUMBER} | {getattr(signal, name) for name in t
 _at_end = False
 """Whether the main thread was only waiting for the others to end."""
 _looked = -AGAIN
+_seen: tuple[tuple[int, int], ...] = ()
 _judged: tuple[tuple[int, int], ...] = ()
-"""The waits about which _end() has decided."""
+"""The waits of the last look, and those about which _end() has decided."""
+_current_frames = original_of(sys._current_frames)
 _told: set[tuple[tuple[CodeType, int], ...]] = set()
 """Stacks of the main thread in which the error has been raised: a program that catches it and waits there
 again is left alone."""
@@ -50,7 +55,7 @@ again is left alone."""
 def look(loop: Loop) -> float | None:
     """Look whether something can still wake the loop, which is about to sleep. Return the seconds after which
     that must be asked again, or None."""
-    global _looked, _judged
+    global _looked, _seen, _judged
     if time.monotonic() < _looked + AGAIN:
         return AGAIN
     _looked = time.monotonic()
@@ -65,9 +70,12 @@ def look(loop: Loop) -> float | None:
         return None
     pools = [pool for pool in threads._used if pool._threads]
     idle = sum(len(pool._idle) for pool in pools if not pool._backlog)
-    if others != idle:  # they may wake somebody, or end
+    if others != idle or len(_current_frames()) != 1 + idle:  # they may wake somebody, or end
         return min(LATEST, max(AGAIN, main.waiting_seconds or 0.0))
     waits = tuple((tasklet.number, tasklet.switches) for tasklet in loop.tasklets())
+    if waits != _seen:  # what another thread has done may be on its way
+        _seen = waits
+        return AGAIN
     if waits != _judged:
         _judged = waits
         spawn(_end, loop, main).name = "deadlock"

@@ -112,6 +112,18 @@ def test_each_wait_counts_once(pair):
     assert told == {f"parked_{cause}": int(cause in waits) for cause in CAUSES}
 
 
+def test_waits_for_channels_and_queues_of_all_kinds_are_those_for_a_queue():
+    work = syncless.JoinableQueue()
+    work.put(1)
+    waits = [syncless.Channel().receive, lambda: syncless.Channel().send(1), work.join]
+    tasklets = [syncless.spawn(wait) for wait in waits]
+    syncless.sleep(0)
+    told = parked(tasklets)
+    for one in tasklets:
+        one.kill()
+    assert told["parked_queue"] == len(waits) and sum(told.values()) == len(waits)
+
+
 def test_words_of_waits_are_those_of_the_engine():
     code = "".join(
         path.read_text() for path in PACKAGE.rglob("*.p*") if path.suffix in (".py", ".pyx", ".pxi")

@@ -26,7 +26,11 @@ WAITS = {
     "event": "event",
     "item of a queue": "queue",
     "room in a queue": "queue",
+    "end of the work in a queue": "queue",
+    "queue": "queue",
     "channel": "queue",
+    "sender on a channel": "queue",
+    "receiver on a channel": "queue",
     "end of a tasklet": "tasklet",
     "ASGI application": "asgi",
 }
