@@ -56,7 +56,7 @@ class _Alias:
 
 def install() -> None:
     """From now on, ``import eventlet`` gives syncless.eventlet, whether eventlet is installed or not.
-    RuntimeError if the real one has been imported."""
+    Raise RuntimeError if the real one has been imported."""
     found = sys.modules.get(OLD)
     if found is not None and found.__name__ != NEW:
         raise RuntimeError("eventlet has been imported already: call install() before")

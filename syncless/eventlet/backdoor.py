@@ -17,7 +17,7 @@ _CLOSED = {errno.EPIPE, errno.ECONNRESET, errno.EBADF}
 
 
 class SocketConsole:
-    """The prompt of a client. What is printed meanwhile by its code goes to the client."""
+    """The prompt of a client. Its code prints to the client."""
 
     def __init__(self, desc: Any, hostport: Any, locals: dict[str, Any] | None) -> None:
         self.hostport, self.locals, self.desc = hostport, locals, desc

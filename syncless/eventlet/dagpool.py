@@ -87,7 +87,7 @@ class DAGPool:
         changed.send()
 
     def kill(self, key: Any) -> None:
-        """End the green thread and forget it. KeyError if it does not run."""
+        """End the green thread and forget it. Raise KeyError if it does not run."""
         thread, _ = self.coros.pop(key)
         thread.kill()
 

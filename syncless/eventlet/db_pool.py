@@ -32,7 +32,7 @@ class ConnectTimeout(Exception):
 
 
 def cleanup_rollback(connection: Any) -> None:
-    """What is done to each connection that comes back."""
+    """Roll back; by default the pool calls this with each connection that comes back."""
     connection.rollback()
 
 

@@ -35,7 +35,7 @@ class Event:
         return f"<{type(self).__name__} at {id(self):#x} waiters={len(self._waiters)} ready={self.ready()}>"
 
     def reset(self) -> None:
-        """Be as new. AssertionError if nothing has been sent."""
+        """Be as new. Raise AssertionError if nothing has been sent."""
         assert self._result is not NOT_USED, "Trying to re-reset() a fresh event."
         self._result, self._exc = NOT_USED, None
 
@@ -79,7 +79,8 @@ class Event:
         return result
 
     def send(self, result: Any = None, exc: Any = None) -> None:
-        """Wake all that wait, with a value or an exception. AssertionError if something has been sent."""
+        """Wake all that wait, with a value or an exception. Raise AssertionError if something has been
+        sent."""
         assert self._result is NOT_USED, f"Trying to re-send() an already-triggered event {self!r}."
         self._result = result
         self._exc = exc if exc is None or isinstance(exc, tuple) else (exc,)

@@ -146,7 +146,8 @@ class GreenPile:
 
 
 class GreenMap(GreenPile):
-    """What imap() and starmap() return. It does not run ahead of its reader by more than the pool's size."""
+    """The iterator of imap() and starmap(). It does not run ahead of its reader by more than the pool's
+    size."""
 
     def __init__(self, size_or_pool: int | GreenPool) -> None:
         super().__init__(size_or_pool)

@@ -246,7 +246,7 @@ class Queue(LightQueue):
         self.unfinished_tasks += 1
 
     def task_done(self) -> None:
-        """Say that an item that get() returned is done with. ValueError if there are no more."""
+        """Say that an item that get() returned is done with. Raise ValueError if there are no more."""
         if self.unfinished_tasks <= 0:
             raise ValueError("task_done() called too many times")
         self.unfinished_tasks -= 1

@@ -18,7 +18,7 @@ _pool: ThreadPool | None = None
 
 
 def setup() -> None:
-    """Make the pool. AssertionError if EVENTLET_THREADPOOL_SIZE is negative."""
+    """Make the pool. Raise AssertionError if EVENTLET_THREADPOOL_SIZE is negative."""
     global _pool
     assert _nthreads >= 0, "Can't specify negative number of threads"
     if _nthreads == 0:
@@ -58,8 +58,8 @@ def set_num_threads(nthreads: int) -> None:
 
 
 class Proxy:
-    """An object whose methods run in OS threads. What they return is an object of this kind if its class is
-    in `autowrap`, or the name of the method in `autowrap_names`."""
+    """An object whose methods run in OS threads. A result is such an object, too, if its class is in
+    `autowrap` or the name of the method in `autowrap_names`."""
 
     def __init__(
         self, obj: Any, autowrap: tuple[type, ...] = (), autowrap_names: tuple[str, ...] = ()

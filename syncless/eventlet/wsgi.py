@@ -514,7 +514,7 @@ class _Response:
 
 
 class Server:
-    """What the connections of a server share."""
+    """A server: the settings that its connections share."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ class ChunkReadError(ValueError):
 
 
 def encode_header_line(field: tuple[str, Any]) -> bytes:
-    """Return a header field as bytes. UnicodeEncodeError if it is not Latin-1."""
+    """Return a header field as bytes. Raise UnicodeEncodeError if it is not Latin-1."""
     name, value = field
     try:
         shown = str(name).encode("latin-1")

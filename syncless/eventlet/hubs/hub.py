@@ -104,7 +104,7 @@ class Listener:
 
 
 class HubGreenlet:
-    """What getcurrent() returns in a call that the hub makes."""
+    """The result of getcurrent() in a call that the hub makes."""
 
     dead = False
     parent = None
