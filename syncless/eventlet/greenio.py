@@ -12,6 +12,7 @@ from typing import Any
 from syncless._core.calls import sockets
 from syncless.eventlet import hubs
 from syncless.eventlet.hubs import hub
+from syncless.eventlet.semaphore import Semaphore
 from syncless.io import files
 from syncless.io.socket import socket as _cooperative_socket
 
@@ -49,6 +50,8 @@ class GreenSocket(_cooperative_socket):
 
     _given: Any = None
     _receives = False
+    _turns: Semaphore | None = None
+    """Of those that wait until another one has received."""
 
     def __init__(
         self,
@@ -101,16 +104,25 @@ class GreenSocket(_cooperative_socket):
             return 0
 
     def _alone(self, receive: Any, args: tuple[Any, ...]) -> Any:
-        if self._receives and hub.prevent_multiple_readers:
-            raise RuntimeError(
-                f"Second simultaneous read on fileno {self.fileno()} detected: two green threads would wait "
-                "for the same data. debug.hub_prevent_multiple_readers(False) allows it"
-            )
-        before, self._receives = self._receives, True
+        """Receive while no other green thread does; take turns, if several are allowed."""
+        if self._receives and (self._turns is None or not self._turns.acquire(blocking=False)):
+            if hub.prevent_multiple_readers:
+                raise RuntimeError(
+                    f"Second simultaneous read on fileno {self.fileno()} detected: two green threads would "
+                    "wait for the same data. debug.hub_prevent_multiple_readers(False) allows it"
+                )
+            if self._turns is None:
+                self._turns = Semaphore(0)
+            if not self._turns.acquire(timeout=self.gettimeout()):
+                raise TimeoutError("timed out")
+        self._receives = True
         try:
             return receive(*args)
         finally:
-            self._receives = before
+            if self._turns is not None and self._turns.balance < 0:
+                self._turns.release()
+            else:
+                self._receives = False
 
     def dup(self) -> GreenSocket:
         made = type(self)(self.family, self.type, self.proto, fileno=os.dup(self.fileno()))

@@ -79,7 +79,7 @@ def test_messages_of_a_websocket_come_back():
     thread.kill()
 
 
-def test_second_reader_of_a_socket_is_refused_unless_it_is_allowed():
+def test_second_reader_of_a_socket_is_refused():
     one, other = socket.socketpair()
     reader = eventlet.spawn(one.recv, 1)
     eventlet.sleep(0)
@@ -89,6 +89,23 @@ def test_second_reader_of_a_socket_is_refused_unless_it_is_allowed():
     assert reader.wait() == b"x"
     one.close()
     other.close()
+
+
+def test_readers_of_a_socket_take_turns_where_several_are_allowed():
+    one, other = socket.socketpair()
+    eventlet.debug.hub_prevent_multiple_readers(False)
+    try:
+        readers = [eventlet.spawn(lambda: [one.recv(1), one.recv(1)]) for _ in range(2)]
+        eventlet.sleep(0)
+        for letter in (b"a", b"b", b"c", b"d"):
+            other.sendall(letter)
+            for _ in range(3):
+                eventlet.sleep(0)
+        assert [reader.wait() for reader in readers] == [[b"a", b"c"], [b"b", b"d"]]
+    finally:
+        eventlet.debug.hub_prevent_multiple_readers(True)
+        one.close()
+        other.close()
 
 
 def test_socket_that_took_over_another_closes_it():

@@ -41,3 +41,8 @@ class connections:
 for _name, _value in vars(_connections).items():
     if not hasattr(connections, _name):
         setattr(connections, _name, _value)
+
+
+def __getattr__(name: str) -> Any:
+    """Submodules that are imported later."""
+    return getattr(_standard, name)
