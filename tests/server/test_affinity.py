@@ -224,6 +224,31 @@ def test_no_request_is_lost_when_workers_are_reloaded(four):
     assert failures == [] and counted(running, "moved") > 0
 
 
+def test_requests_wait_for_a_stopped_worker_until_there_are_too_many(four):
+    """The next one is served where it arrived, and the others when the worker goes on."""
+    running = four(WSGI, "--affinity", "cookie", "-l", "worker_stuck_seconds=600")
+    _, headers, _ = ask(running, "/new?a")
+    cookie, pid = cookie_of(headers), int(headers["X-Pid"])
+    request = f"GET / HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\nX-Session: a\r\n\r\n".encode()
+    os.kill(pid, signal.SIGSTOP)
+    waiting = []
+    try:
+        while counted(running, "full") == 0:
+            for _ in range(50):
+                waiting.append(socket.create_connection(("127.0.0.1", running.port), timeout=60))
+                waiting[-1].sendall(request)
+        status, told, _ = ask(running, "/", Cookie=cookie, X_Session="a")
+        assert status == 404 and int(told["X-Pid"]) != pid
+        os.kill(pid, signal.SIGCONT)
+        answers = [client.recv(65536) for client in waiting]
+        assert {answer[:12] for answer in answers} == {b"HTTP/1.1 200", b"HTTP/1.1 404"}
+        assert sum(answer.startswith(b"HTTP/1.1 200") for answer in answers) >= counted(running, "moved") > 0
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        for client in waiting:
+            client.close()
+
+
 def test_what_cannot_move_is_served_where_it_arrives(four, authority):
     certfile, keyfile = authority.files("localhost", "127.0.0.1")
     running = four(WSGI, "--affinity", "cookie", "--certfile", certfile, "--keyfile", keyfile, "--plain-http")
@@ -303,6 +328,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow  # five processes import much
 def test_sessions_of_mcp_find_their_workers(four, tmp_path):
     needs.module("mcp", "its sessions are tested")
     running = four(MCP, "--affinity", "header:Mcp-Session-Id")
