@@ -105,11 +105,25 @@ LAYERS = {
         "syncless.server",
         "syncless.wsgi",
         "syncless.patches",
+        "syncless.shared",
         "syncless",
     },
     "syncless": {"syncless._core", "syncless.tools"},
 }
-PRODUCTS = {name: name for name in ("celery", "django", "eventlet", "gevent", "gunicorn")}
+PRODUCTS = {
+    name: name
+    for name in (
+        "cachelib",
+        "celery",
+        "channels",
+        "django",
+        "eventlet",
+        "gevent",
+        "gunicorn",
+        "limits",
+        "socketio",
+    )
+}
 """Files of syncless.contrib, and what must be installed for them."""
 IMPORT = re.compile(r"^\s*(?:from\s+(syncless[\w.]*)\s+c?import|c?import\s+(syncless[\w.]*))", re.MULTILINE)
 
