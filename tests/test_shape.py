@@ -120,11 +120,25 @@ LAYERS = {
         "syncless.wsgi",
         "syncless.asyncio",
         "syncless.patches",
+        "syncless.shared",
         "syncless",
     },
     "syncless": {"syncless._core", "syncless.tools"},
 }
-PRODUCTS = {name: name for name in ("celery", "django", "eventlet", "gevent", "gunicorn")}
+PRODUCTS = {
+    name: name
+    for name in (
+        "cachelib",
+        "celery",
+        "channels",
+        "django",
+        "eventlet",
+        "gevent",
+        "gunicorn",
+        "limits",
+        "socketio",
+    )
+}
 """Files of syncless.contrib, and what must be installed for them."""
 GREEN = {"MySQLdb", "OpenSSL", "zmq"}
 """Files of syncless.eventlet.green that are products' names."""

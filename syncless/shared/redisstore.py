@@ -115,7 +115,7 @@ class Unix(Ours, UnixDomainSocketConnection):  # type: ignore[misc]
         return self._opened(made)
 
 
-KINDS = {Connection: Plain, SSLConnection: TLS, UnixDomainSocketConnection: Unix}
+KINDS: dict[Any, Any] = {Connection: Plain, SSLConnection: TLS, UnixDomainSocketConnection: Unix}
 
 
 class Pool:

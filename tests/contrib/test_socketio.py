@@ -29,7 +29,11 @@ from flask_socketio import SocketIO, emit
 app = Flask(__name__)
 app.config["SOCK_SERVER_OPTIONS"] = {"ping_interval": 0.5}
 sock = Sock(app)
-socketio = SocketIO(app, message_queue=os.environ.get("QUEUE") or None)
+if os.environ.get("QUEUE") == "shared":
+    from syncless.contrib.socketio import SharedManager
+    socketio = SocketIO(app, client_manager=SharedManager())
+else:
+    socketio = SocketIO(app, message_queue=os.environ.get("QUEUE") or None)
 PAGE = """<script>
 // Engine.IO and Socket.IO in their own frames, as their library writes them
 const log = [];
@@ -193,6 +197,13 @@ def queue():
 def test_redis_carries_messages_between_two_workers(queue, server):
     """The server ends before Redis does."""
     found = run_clients(server("--workers", "2", queue=queue), "websocket", 2)
+    assert found == {"workers": 2, "heard": ["", "from the background", "hello"], "by": "websocket"}
+
+
+@pytest.mark.parametrize("on_redis", [False, True], ids=["memory", "redis"])
+def test_shared_manager_carries_messages_between_two_workers(request, server, on_redis):
+    options = ["--shared", request.getfixturevalue("queue")] if on_redis else []
+    found = run_clients(server("--workers", "2", *options, queue="shared"), "websocket", 2)
     assert found == {"workers": 2, "heard": ["", "from the background", "hello"], "by": "websocket"}
 
 
