@@ -369,7 +369,6 @@ CGI = re.compile(
 CGI_ROOMS = {
     "apps/wsgi": "the environ",
     "contrib": "gunicorn's environ",
-    "shared/hold.py": "it is a WSGI application",
     "eventlet": "the environ",
     "cli": "help that tells of it",
     "http/request.pyx": "variables() of hooks and of the access log",
