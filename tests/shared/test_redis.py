@@ -31,6 +31,7 @@ from tests.asyncio.loops import run
 from tests.authority import Authority
 from tests.patches.servers import free_port
 from tests.shared.daemon import Daemon
+from tests.shared.test_deaths import child
 from tests.waiting import eventually
 
 redisstore = pytest.importorskip("syncless.shared.redisstore", reason="redis is not installed")
@@ -217,20 +218,23 @@ def test_lock_has_one_holder_and_goes_to_who_waits():
 def test_lock_stays_with_who_computes_for_long_and_leaves_who_was_killed(monkeypatch):
     monkeypatch.setattr(redisstore, "LEASE_SECONDS", 0.3)
     told = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+
+    def hold():
         Lock("import").acquire()
         end = time.perf_counter() + 1.0
         while time.perf_counter() < end:  # three times as long as its lease
             pass
         os.write(told[1], b"held" if not Lock("import").acquire(False) else b"lost")
         signal.pause()
-    assert eventually(Lock("import").locked)
-    assert not Lock("import").acquire(timeout=0.7)
-    assert syncless.run_in_thread(os.read, told[0], 4) == b"held"
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    assert Lock("import").acquire(timeout=60)
+
+    with child(hold) as pid:
+        assert eventually(Lock("import").locked)
+        assert not Lock("import").acquire(timeout=0.7)
+        assert syncless.run_in_thread(os.read, told[0], 4) == b"held"
+        os.kill(pid, signal.SIGKILL)
+        assert Lock("import").acquire(timeout=60)
+    for fd in told:
+        os.close(fd)
 
 
 def test_child_of_a_fork_has_connections_of_its_own():
@@ -298,6 +302,7 @@ def test_redis_that_does_not_answer_raises_within_its_seconds_and_holds_up_no_ot
                 ticker = syncless.spawn(lambda: [turns.append(syncless.sleep(0.001)) for _ in range(100)])
                 with pytest.raises(Unavailable, match=r"not answered within shared_seconds, 0\.3 s"):
                     Counter("hits").add()
+                assert turns  # others ran meanwhile
                 ticker.join()
                 failures = []
 
