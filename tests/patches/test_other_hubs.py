@@ -53,7 +53,7 @@ def test_hub_in_the_thread_of_our_loop_is_told_once(library, program):
     except subprocess.TimeoutExpired:  # the rest is up to the program
         process.kill()
         _, errors = process.communicate()
-    assert errors.count(f"the hub of {library} begins to run") == 1 and "async_mode='threading'" in errors, (
+    assert errors.count(f"the hub of {library} starts to run") == 1 and "async_mode='threading'" in errors, (
         errors
     )
 
@@ -114,7 +114,7 @@ def app(environ, start_response):
         )
         asking = syncless.spawn(syncless.run_in_thread, ask, address + "hub")
         told = syncless.run_in_thread(lambda: next(line for line in process.stderr if "the hub of" in line))
-        assert f"the hub of {library} begins to run" in told and "async_mode='threading'" in told
+        assert f"the hub of {library} starts to run" in told and "async_mode='threading'" in told
     finally:
         process.kill()
         process.communicate()
