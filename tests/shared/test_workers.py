@@ -273,6 +273,7 @@ def test_held_streams_of_two_workers_hear_all_publishers_and_end_in_order_at_a_r
         running.process.send_signal(signal.SIGHUP)
         for stream in streams:
             assert stream.line() == "" and stream.answer.isclosed()
+    assert eventually(lambda: not any(alive(stream.pid) for stream in streams))
     with streams_of_all(running, 2, "news", Held) as streams:
         running.get("/publish?news:1:d")
         assert [stream.line() for stream in streams] == ["d 0"] * len(streams)
