@@ -1,8 +1,8 @@
 """Movable: an application whose requests may be another process's; and adopt(), for those that come from one.
 
-A connection of plain HTTP/1 is a descriptor and the bytes that have been read of it. So it moves as these, with
-the request whose head has come: what is missing of its body is still in the socket. A request that has come
-from another process is answered here, whosever it is. Next to read: server/lanes/affinity.py, which decides,
+A connection of plain HTTP/1 is a descriptor and the bytes that have been read of it. So it moves as these,
+with the request whose head has come: what is missing of its body is still in the socket. A request that has
+come from another process is answered here, whosever it is. Next to read: server/affinity.py, which decides,
 sends and receives; native/threads.pyx, by whose way connections leave for another thread.
 """
 
@@ -24,10 +24,10 @@ from syncless.http.wire.wire cimport head
 cdef class Movable(Application):
     """Movable(application, field, choose, send)
 
-    Before each request it calls choose(value, address, trusted, movable), with the request's field of that name,
-    in lower case, or None. If that returns a number but 0, and the request is movable, it then calls
-    send(number, fd, data, address, port, trusted), which has the descriptor from then on. The application must
-    remember no heads.
+    Before each request it calls choose(value, address, trusted, movable), with the request's field of that
+    name, in lower case, or None. If that returns a number but 0, and the request is movable, it then calls
+    send(number, fd, data, address, port, trusted), which has the descriptor from then on. The application
+    must remember no heads.
     """
     cdef Application inner
     cdef bytes field
@@ -49,7 +49,8 @@ cdef class Movable(Application):
             self.arrived.discard(stream.fd)
         else:
             chosen = self.choose(
-                self.value(incoming.data, incoming.found), <object> incoming.address, incoming.trusted, movable)
+                self.value(incoming.data, incoming.found), <object> incoming.address, incoming.trusted,
+                movable)
             if chosen and movable:
                 self.chosen = chosen
                 return None

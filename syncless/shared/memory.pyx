@@ -544,7 +544,8 @@ cdef class Amount:
 
 
 cdef object full():
-    return StoreFull("the counters, metrics and locks need all of the memory for values: raise shared_value_bytes")
+    return StoreFull(
+        "the counters, metrics and locks need all of the memory for values: raise shared_value_bytes")
 
 
 cdef class Waker(Watcher):
