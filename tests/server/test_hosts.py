@@ -37,6 +37,9 @@ class TextHost(Host):
 
         return WSGIHost(call).at(place)
 
+    def with_sessions(self, sessions):
+        return self
+
     def with_hooks(self, before, after):
         def function(path):
             before({"path": path})

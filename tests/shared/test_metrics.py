@@ -119,6 +119,16 @@ def test_latest_gauge_of_the_live_ones_is_shown(monkeypatch):
     assert seen() == {("g",): 10}
 
 
+def test_gauges_of_an_ended_process_count_once_when_another_has_its_place(monkeypatch):
+    """One that has not made them itself."""
+    metrics.begin(1)
+    for mode in ("sum", "all", "livemax"):
+        prometheus.Gauge(mode, "G", multiprocess_mode=mode, registry=registry()).set(5)
+    monkeypatch.setattr(metrics, "_gauges", weakref.WeakSet())
+    metrics.begin(1)
+    assert seen() == {("sum",): 5}
+
+
 def test_gauge_imported_by_the_master_belongs_to_each_worker():
     made = prometheus.Gauge("g", "G", multiprocess_mode="sum", registry=registry())
     made.set(3)
