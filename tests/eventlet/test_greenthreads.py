@@ -141,3 +141,13 @@ def test_timeout_ends_only_its_own_block():
         assert outer.pending
     assert not outer.pending
     assert eventlet.with_timeout(0, eventlet.sleep, 60, timeout_value="late") == "late"
+
+
+def test_timeout_of_no_seconds_comes_after_what_was_spawned_before_it():
+    order = []
+    eventlet.spawn(order.append, "spawned")
+    eventlet.Timeout(0, KeyError("late"))
+    eventlet.spawn(order.append, "spawned later")
+    with pytest.raises(KeyError):
+        eventlet.event.Event().wait()
+    assert order[0] == "spawned"

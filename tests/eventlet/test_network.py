@@ -79,6 +79,10 @@ def test_messages_of_a_websocket_come_back():
     thread.kill()
 
 
+def test_frame_of_a_client_is_masked_as_the_rfc_shows():
+    assert websocket._masked(b"Hello", bytes.fromhex("37fa213d")) == bytes.fromhex("7f9f4d5158")
+
+
 def test_second_reader_of_a_socket_is_refused():
     one, other = socket.socketpair()
     reader = eventlet.spawn(one.recv, 1)
