@@ -136,7 +136,7 @@ def test_lock_that_nobody_is_known_to_hold_is_given_up_after_some_seconds():
     sleep(0.001)
     for wait in threading.Event().wait, queue.SimpleQueue().get, threading.Semaphore(0).acquire:
         on_the_loop(wait)
-        must_tell([told.pop()], "itself", "perhaps")
+        must_tell([told.pop()], "itself", "may have to release it")
     others_run()
     os.write(writing, b"x")
     thread.join()

@@ -1,5 +1,5 @@
 """gevent and eventlet beside syncless: their import is left alone; a hub of theirs that takes the thread of
-our loop for itself is told. eventlet's default under the patch waits in our loop."""
+our loop for itself is told. gevent's, and eventlet's default, wait in our loop under the patch."""
 
 import os
 import subprocess
@@ -41,9 +41,9 @@ thread.join()
 }
 
 
-@pytest.mark.parametrize("library", START)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_hub_in_the_thread_of_our_loop_is_told_once(library, program):
+def test_hub_of_eventlets_own_is_told_once(program):
+    library = "eventlet"
     pytest.importorskip(library, reason=f"runs the hub of {library}: pip install {library}")
     program = PROGRAMS[program].format(library=library, start=f"{START[library]}, {START[library]}")
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
@@ -80,8 +80,19 @@ def ask(url):
         return "no answer"
 
 
-@pytest.mark.parametrize("library", START)
-@pytest.mark.parametrize("options", [[], ["--no-patch"]])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_hub_of_gevent_waits_in_our_loop(program):
+    pytest.importorskip("gevent", reason="runs gevent's hub: pip install gevent")
+    start = "print(gevent.spawn(lambda: gevent.sleep(0.001) or 'ended').get())"
+    program = PROGRAMS[program].format(library="gevent", start=start)
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "imported\nended\n" and not done.stderr, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("library", "options"), [("gevent", ["--no-patch"]), ("eventlet", ["--no-patch"]), ("eventlet", [])]
+)
 def test_server_tells_of_a_hub_that_takes_its_thread(tmp_path, library, options):
     pytest.importorskip(library, reason=f"runs the hub of {library}: pip install {library}")
     (tmp_path / "site.py").write_text("")
