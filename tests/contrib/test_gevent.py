@@ -122,6 +122,22 @@ def test_sockets_and_servers_of_gevent_serve_tasklets():
     """)
 
 
+def test_descriptor_that_is_closed_under_its_watcher_ends_that_watcher_alone():
+    check("""
+        reading, writing = os.pipe()
+        watcher, calls = gevent.get_hub().loop.io(reading, 1), []
+        def called():
+            calls.append(1)
+            if len(calls) == 1:
+                os.close(reading)
+        watcher.start(called)
+        os.write(writing, b"x")
+        gevent.sleep(0.01)
+        assert len(calls) == 2 and not watcher.active, calls
+        assert gevent.spawn(square, 2).get() == 4
+    """)
+
+
 def test_hubs_of_other_threads_wait_in_their_own_loops():
     check("""
         def in_thread(number):

@@ -165,11 +165,18 @@ class Io(Watcher):
 
     def fire(self) -> None:
         came, self.came = self.came, 0
+        self._call(came)
+        if self.active:
+            try:
+                self.loop.descriptors.arm(self._fd)
+            except OSError:  # it was closed: who waits for it learns that by a last call
+                self._call(READ | WRITE)
+                self.stop()
+
+    def _call(self, came: int) -> None:
         callback, args = self._callback, self._args
         if callback is not None:
             self.loop.call(callback, (came, *args) if self._pass_events else args)
-        if self.active:
-            self.loop.descriptors.arm(self._fd)
 
     def feed(self, revents: int, callback: Callable[..., object], *args: Any) -> None:
         self.came |= revents
