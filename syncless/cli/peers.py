@@ -399,11 +399,16 @@ TABLE = {  # heading -> rows
             "`--log-syslog`, `--log-syslog-to`, `--log-syslog-prefix`, `--log-syslog-facility`, "
             "`--disable-redirect-access-to-syslog`", "", "", "",
             "a `logging.handlers.SysLogHandler` in `[logging]`; systemd's journal collects stderr"),
+        Row("a session stays with its worker", "", "", "", "",
+            "`--affinity`: [workers.md](../howto/workers.md#sessions)"),
+        Row("values of all workers", "", "", "", "",
+            "`syncless.shared`, with several machines `--shared` ([shared.md](../howto/shared.md))"),
         Row("metrics", "`--statsd-host`, `--statsd-prefix`, `--dogstatsd-tags`, `--enable-backlog-metric`",
             "",
             "`--metrics`, `--metrics-scrape-interval`, `--metrics-address`, `--metrics-port`, "
             "`--no-metrics`", "`--metrics-host`",
-            "`--metrics`, for Prometheus ([operating.md](../howto/operating.md)); no statsd"),
+            "`--metrics`, for Prometheus ([operating.md](../howto/operating.md)); "
+            "`--no-shared-metrics`; no statsd"),
         Row("status, health checks", "", "", "", "`--health-check-path`",
             "`--status`, `--status-public`, `--health`, `syncless status` "
             "([operating.md](../howto/operating.md))"),

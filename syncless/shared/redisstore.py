@@ -126,6 +126,10 @@ class Pool:
         self._turns = Semaphore(most)
         self._idle: list[Any] = []
 
+    def __del__(self) -> None:
+        for connection in self._idle:
+            connection.disconnect()
+
     def ask(self, *command: Any) -> Any:
         with self._turns:
             connection = self._idle_one() or self._store.connect()

@@ -25,6 +25,7 @@ assert not hasattr(select, "epoll") and not hasattr(signal, "sigtimedwait")
 import syncless
 from syncless._core.poll.backends import BACKENDS
 left_out = ["syncless.contrib.", "syncless.__main__"]
+left_out += ["syncless.shared.redis", "syncless.eventlet.green."]  # of products that may be missing
 if "epoll" not in BACKENDS:
     left_out.append("syncless.native")  # its threads wait by epoll, so it is not built
 if importlib.util.find_spec("syncless._core.nativestack") is None:
