@@ -192,6 +192,7 @@ def test_wsgi_can_be_asked_for(project):
 
 
 def test_asgi_application_that_cannot_be_imported_is_told(project, tmp_path):
+    pytest.importorskip("channels", reason="Channels is not installed: pip install channels")
     server = project("--noreload", settings=CHANNELS)
     server.end(signal.SIGINT)
     with (tmp_path / "settings.py").open("a") as settings:
