@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from syncless._core.bytecodes import CpuTime, TurnLimit
+from syncless._core.cpython.features import COUNTS_BORROWED_REFERENCES
 from syncless._core.loop import Loop
 from syncless._core.recorder import recorded
 from syncless._core.tasklet import Tasklet
@@ -67,7 +68,13 @@ def find_deadlocks() -> list[list[Tasklet[Any]]]:
 def find_leaks(loop: Loop | None = None) -> list[Tasklet[Any]]:
     """Return the tasklets of a loop (default: of all threads) that nothing can wake: each waits, without
     limit, for an object that no code knows which may still run. It looks at all objects of the program, and
-    holds the loop for that time."""
+    blocks the loop for that time. Raise RuntimeError since Python 3.14, whose reference counts do not tell
+    whether C code keeps an object."""
+    if not COUNTS_BORROWED_REFERENCES:
+        raise RuntimeError(
+            "leaks cannot be found on Python 3.14 and later: their reference counts do not tell whether C "
+            "code keeps an object; use debug.print_tasklets()"
+        )
     return leaks.find_leaks(all_loops() if loop is None else [loop])
 
 

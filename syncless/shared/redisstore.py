@@ -126,9 +126,10 @@ class Pool:
         self._turns = Semaphore(most)
         self._idle: list[Any] = []
 
-    def __del__(self) -> None:
-        for connection in self._idle:
-            connection.disconnect()
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        while self._idle:
+            self._idle.pop().disconnect()
 
     def ask(self, *command: Any) -> Any:
         with self._turns:
@@ -192,6 +193,11 @@ class Redis:
         self._pools: WeakKeyDictionary[Loop, Pool] = WeakKeyDictionary()
         self._held: dict[bytes, bytes] = {}
         self._renewing = SideThread(self._renew)
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        for pool in list(self._pools.values()):
+            pool.close()
 
     # -- asking ----------------------------------------------------------------------------------------------
 

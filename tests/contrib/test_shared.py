@@ -33,6 +33,9 @@ def store(request, monkeypatch):
         url = f"{request.getfixturevalue('daemon').url}?prefix={time.time_ns()}"
         made = redisstore.Redis(url, Limits(shared_seconds=60))
     monkeypatch.setattr(area, "_store", made)
+    yield
+    if request.param == "redis":
+        made.close()
 
 
 # -- limits -------------------------------------------------------------------------------------------------

@@ -49,11 +49,17 @@ def store(daemon, monkeypatch, region):
     """A new prefix for each test: what others leave does not matter."""
     made = made_store(daemon, prefix=os.urandom(4).hex())
     monkeypatch.setattr(area, "_store", made)
-    return made
+    yield made
+    while _made:
+        _made.pop().close()
+
+
+_made = []
 
 
 def made_store(daemon, prefix="syncless", seconds=60.0, **limits):
-    return redisstore.Redis(f"{daemon.url}?prefix={prefix}", Limits(shared_seconds=seconds, **limits))
+    _made.append(redisstore.Redis(f"{daemon.url}?prefix={prefix}", Limits(shared_seconds=seconds, **limits)))
+    return _made[-1]
 
 
 def test_counter_adds_and_is_cleared_and_does_not_overflow():
@@ -358,6 +364,7 @@ def test_unix_socket_and_tls(tmp_path):
     try:
         for url in (f"unix://{path}?db=2", f"rediss://localhost:{tls_port}/2?ssl_ca_certs={tmp_path}/ca.pem"):
             area._store = redisstore.Redis(url, Limits())
+            _made.append(area._store)
             with subscribe("news", "n*") as subscription:
                 publish("news", "x" * 300_000)
                 assert subscription.get().data == "x" * 300_000

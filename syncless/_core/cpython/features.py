@@ -32,3 +32,7 @@ MAP_FLUSH_TAKES_FLAGS = sys.version_info >= (3, 15)
 def is_newer_than_known() -> bool:
     """Return whether this Python is newer than the newest one whose internals are known."""
     return sys.version_info[:2] > layouts.NEWEST
+
+
+COUNTS_BORROWED_REFERENCES = sys.version_info < (3, 14)
+"""sys.getrefcount() counts what calls under way refer to; later versions borrow some of it."""
