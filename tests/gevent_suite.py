@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import importlib.util
 import json
 import os
 import pathlib
@@ -82,10 +83,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300, help="that a module may take (default 300)")
     parser.add_argument("--verbose", "-v", action="store_true", help="show why a test fails")
     options = parser.parse_args()
+    if importlib.util.find_spec("gevent") is None:
+        parser.error("gevent, whose tests these are, is not installed: pip install gevent")
     counts: collections.Counter[str] = collections.Counter()
     new = []
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "sitecustomize.py").write_text(CUSTOMIZE.format(root=str(HERE.parent)))
+        found = importlib.util.find_spec("gevent.tests")
+        os.chdir(os.path.dirname(found.origin))  # tests import others, and start programs, from there
         os.environ |= {"PYTHONPATH": folder, "GEVENTTEST_USE_RESOURCES": "none,-network"}
         for module, tests in listed().items():
             if options.modules and module not in options.modules:

@@ -112,7 +112,7 @@ def _end(loop: Loop, main: Tasklet[Any]) -> None:
         )
     _told.add(place)
     _at_end = _at_end or place[-1][0].co_name in ("_shutdown", "shutdown")
-    others = f", nor the {len(stuck) - 1} others that wait" if stuck[1:] else ""
+    others = f" (threads and tasklets that wait: {len(stuck)})" if stuck[1:] else ""
     loop.interrupt(debug.Deadlock(f"nothing can wake the main thread any more{others}"))
 
 

@@ -132,8 +132,9 @@ def test_descriptor_that_is_closed_under_its_watcher_ends_that_watcher_alone():
                 os.close(reading)
         watcher.start(called)
         os.write(writing, b"x")
-        gevent.sleep(0.01)
-        assert len(calls) == 2 and not watcher.active, calls
+        while watcher.active:
+            gevent.sleep(0.001)
+        assert len(calls) == 2
         assert gevent.spawn(square, 2).get() == 4
     """)
 

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 READ, WRITE = 1, 2
-EVENTS = object()
-NO_ARGS = ()
 
 
 class Watcher:
