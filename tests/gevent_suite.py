@@ -91,7 +91,7 @@ def main() -> int:
         pathlib.Path(folder, "sitecustomize.py").write_text(CUSTOMIZE.format(root=str(HERE.parent)))
         found = importlib.util.find_spec("gevent.tests")
         os.chdir(os.path.dirname(found.origin))  # tests import others, and start programs, from there
-        os.environ |= {"PYTHONPATH": folder, "GEVENTTEST_USE_RESOURCES": "none,-network"}
+        os.environ |= {"PYTHONPATH": folder, "GEVENTTEST_USE_RESOURCES": "all,-network"}
         for module, tests in listed().items():
             if options.modules and module not in options.modules:
                 continue
