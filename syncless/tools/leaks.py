@@ -43,13 +43,10 @@ def find_leaks(loops: Iterable[Loop]) -> list[Tasklet[Any]]:
     everyone = [tasklet for loop in loops for tasklet in loop.tasklets()]
     waits = Waits()
     wakers = waits.wakers()
-    endless = waits.endless()
-    endless -= {each for each in gc.get_referents(*wakers) if _is_tasklet(each)}  # of a Timeout
-    waiting = {
-        tasklet: tasklet.waiting_object
-        for tasklet in everyone
-        if tasklet in endless and tasklet.waiting_for in ENDED_BY_OTHERS
-    }
+    waiting = _waiting(everyone, waits)
+    for each in gc.get_referents(*wakers):  # of a Timeout
+        if _is_tasklet(each):
+            waiting.pop(each, None)
     search = _Search(waiting, sys._getframe(1))
     search.begin(wakers)
     for tasklet in everyone:
@@ -58,7 +55,18 @@ def find_leaks(loops: Iterable[Loop]) -> list[Tasklet[Any]]:
     search.spread()
     search.doubt()
     search.spread()
-    return list(search.stuck)
+    still = _waiting(everyone, Waits())  # another thread may have woken one meanwhile, and forgotten it
+    return [tasklet for tasklet, thing in search.stuck.items() if still.get(tasklet) is thing]
+
+
+def _waiting(everyone: list[Tasklet[Any]], waits: Waits) -> dict[Tasklet[Any], Any]:
+    """Those that wait, without limit, for what only another can do, and the object of each."""
+    endless = waits.endless()
+    return {
+        tasklet: tasklet.waiting_object
+        for tasklet in everyone
+        if tasklet in endless and tasklet.waiting_for in ENDED_BY_OTHERS
+    }
 
 
 def _callers(frame: FrameType | None) -> Iterator[FrameType]:

@@ -11,6 +11,7 @@ import pytest
 import syncless
 from syncless import debug, spawn
 from syncless._core.cpython.features import COUNTS_BORROWED_REFERENCES
+from syncless.tools import leaks
 from tests.programs import run_python
 from tests.waiting import eventually
 
@@ -18,11 +19,15 @@ pytestmark = pytest.mark.skipif(
     not COUNTS_BORROWED_REFERENCES, reason="reference counts of Python 3.14 and later do not tell"
 )
 ours = syncless.Queue()
+goes_on = threading.Event()
+"""The fixture sets it: then a call in a pool ends."""
 
 
 @pytest.fixture(autouse=True)
 def end():
+    goes_on.clear()
     yield
+    goes_on.set()
     for tasklet in syncless.tasklets():
         if not tasklet.is_main:
             tasklet.kill()
@@ -152,7 +157,7 @@ def that_joins_a_sleeper():
 
 
 def in_a_pool():
-    return spawn(syncless.run_in_thread, threading.Event().wait, 0.2)
+    return spawn(syncless.run_in_thread, lambda: goes_on.wait())
 
 
 ALIVE = {
@@ -172,6 +177,21 @@ ALIVE = {
 def test_tasklet_that_something_may_wake_is_left_alone(make):
     started(make)
     assert debug.find_leaks() == []
+
+
+def test_one_that_is_woken_during_the_search_is_left_alone(monkeypatch):
+    """As another thread does, which then forgets it."""
+
+    def wakes(search):
+        for event in search.stuck.values():
+            event.set()
+        doubt(search)
+
+    doubt = leaks._Search.doubt
+    monkeypatch.setattr(leaks._Search, "doubt", wakes)
+    [tasklet] = started(lambda: spawn(syncless.Event().wait))
+    assert debug.find_leaks() == []
+    tasklet.join()
 
 
 def test_one_whose_object_a_variable_of_the_caller_keeps_is_left_alone():
