@@ -41,7 +41,7 @@ from syncless._core.cpython.greenlet cimport (
 )
 from syncless._core.cpython.threadlocal cimport drop_locals, exchange_locals
 from syncless._core.cpython.tracing cimport (
-    PyThreadState_Get, free_settings, has_settings, put_aside, put_back,
+    PyThreadState_Get, free_settings, has_settings, hide_thread, put_aside, put_back,
 )
 from syncless._core.linked cimport Node, append, remove
 from syncless._core.timers cimport TimerHeap, timer_init
@@ -258,7 +258,7 @@ cdef class Scheduler:
             if has_settings(self.thread_state):
                 put_aside(&tasklet.settings)        # first, and back last: hooks and observers are not traced
             if tasklet.switch_hook is not None:
-                tasklet.switch_hook(True)
+                call_hook(tasklet, True)
             if self.observers is not None:
                 self.observers.stops(tasklet)
             if tasklet.locals.own:
@@ -277,7 +277,7 @@ cdef class Scheduler:
             if tasklet.locals.own:
                 exchange_locals(&tasklet.locals)
             if tasklet.switch_hook is not None:
-                tasklet.switch_hook(False)
+                call_hook(tasklet, False)
         finally:
             self.still = None
             if tasklet.settings != NULL:
@@ -407,6 +407,16 @@ cdef int wake_indirectly(BaseTasklet tasklet, object value) except -1:
     tasklet.handed_over = True
     tasklet.state = COVERED_READY
     return 1
+
+
+cdef int call_hook(BaseTasklet tasklet, bint leaving) except -1:
+    """Tools of sys.monitoring see nothing of it: a debugger that stands in this tasklet would stop there."""
+    hide_thread(True)
+    try:
+        tasklet.switch_hook(leaving)
+    finally:
+        hide_thread(False)
+    return 0
 
 
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:

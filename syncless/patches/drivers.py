@@ -29,6 +29,12 @@ KAFKA = (
     *("init_transactions", "send_offsets_to_transaction", "commit_transaction", "abort_transaction"),
 )
 """Methods of confluent_kafka's Consumer and Producer that wait for a broker."""
+INTERPRETERS = {
+    "_interpreters": ("call", "create", "destroy", "exec", "run_func", "run_string"),
+    "_interpchannels": ("send", "send_buffer"),
+}
+"""Modules of sub-interpreters since Python 3.13, and what may take long there. One of an older Python waits
+for ever when one thread has imported `threading` there, and another thread destroys it."""
 _pool = Offload(1024, "waits in C")  # a wait may last as long as the process
 
 
@@ -56,6 +62,12 @@ def _kafka(patcher: Patcher, library: Any) -> None:
             if name in vars(kind):
                 wrap = _unless_at_once if name in ("poll", "flush") else _pool.wrap
                 patcher.member_in_place(kind, name, wrap(vars(kind)[name]), "waits in C")
+
+
+def _subinterpreters(patcher: Patcher, module: Any) -> None:
+    for name in INTERPRETERS[module.__name__]:
+        if hasattr(module, name):
+            patcher.rebind(module, name, _pool.wrap(getattr(module, name)), "waits in C")
 
 
 def _engineio(patcher: Patcher, base_server: Any) -> None:
@@ -122,6 +134,8 @@ def _gevent(patcher: Patcher, gevent: Any) -> None:
 def patch(patcher: Patcher) -> None:
     for name in IN_THREADS:
         patch_names(patcher, name, _pool, "waits in C")
+    for name in INTERPRETERS:
+        when_imported(patcher, name, _subinterpreters)
     when_imported(patcher, "eventlet.hubs", _eventlet)
     when_imported(patcher, "gevent.monkey", _gevent_monkey)
     when_imported(patcher, "gevent", _gevent)

@@ -32,7 +32,7 @@ from syncless._core.handling import is_main_thread
 from syncless._core.tasklet import Tasklet, as_thread, at_end_of_slot, end_thread_locals, set_in, spawn
 from syncless._core.threadloop import all_loops, current_loop
 from syncless._core.wait.sync import Event
-from syncless.patches import anyio, deadlocks, stacks
+from syncless.patches import anyio, deadlocks, debuggers, stacks
 from syncless.patches.preemption import Preemption
 from syncless.patches.registry import Patcher, instances_of, when_imported
 from syncless.patches.types import locks
@@ -367,11 +367,14 @@ def set_name(name: str) -> None:
 
 def current_thread() -> threading.Thread:
     """Return the current thread; in a callback of an asyncio loop, return the thread that runs the loop."""
-    thread = None  # a debugger sees one for each task, see get_ident() in locks.pyx
-    if locks.is_in_tracer():
-        thread = _active.get(locks.get_ident())
-    if thread is None:
-        thread = _active.get(locks.get_thread_ident())
+    # a debugger sees one for each task, see get_ident() in locks.pyx
+    thread = _active.get(locks.get_ident()) if locks.is_in_tracer() else None
+    return thread_of_loop() if thread is None else thread
+
+
+def thread_of_loop() -> threading.Thread:
+    """Return the current thread, as current_thread() does outside trace functions."""
+    thread = _active.get(locks.get_thread_ident())
     return _current_thread() if thread is None else thread
 
 
@@ -388,9 +391,10 @@ def dummy_init(self: Any, *args: Any) -> None:
     owner = locks.owner()
     if owner is None:
         return
-    forget = partial(_active.pop, locks.get_ident(), None)
+    number = locks.get_ident()
+    forget = partial(_active.pop, number, None)
     if isinstance(owner, Tasklet):
-        owner.add_done_callback(lambda _: forget())
+        owner.add_done_callback(partial(_active.pop, number))  # a debugger would step into a function here
     elif not hasattr(owner, "get_name"):
         at_end_of_slot(forget)
     else:
@@ -491,6 +495,7 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(sys, "_settraceallthreads", set_trace_in_all_threads, "sees the running tasklet only")
     patcher.rebind(sys, "_setprofileallthreads", set_profile_in_all_threads, "sees the running tasklet only")
     stacks.patch(patcher)
+    debuggers.patch(patcher, thread_of_loop)
     _members(patcher, _condition, CONDITION, "takes the long way through Python")
     semaphores = (class_of(threading, name) for name in ("Semaphore", "BoundedSemaphore"))
     for owner in (_module_lock, *semaphores):

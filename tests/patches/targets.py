@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib import import_module
 from socket import create_connection, create_server
 from time import sleep
 
@@ -398,6 +399,15 @@ def locals_of_their_own():
     return [*seen, mine.value]
 
 
+def interpreter():
+    """A sub-interpreter, by the functions below those of the standard library."""
+    interpreters = import_module("_interpreters")
+    one = interpreters.create()
+    interpreters.run_string(one, f"import time; time.sleep({WAIT})")
+    interpreters.destroy(one)
+    return "destroyed"
+
+
 TARGETS = {
     "time.sleep": (lambda: time.sleep(WAIT), None),
     "from time import sleep": (lambda: sleep(WAIT), None),
@@ -473,6 +483,7 @@ TARGETS = {
     "multiprocessing.Pipe": (lambda: process_pipe(False), 1_000_000),
     "multiprocessing.Pipe, both ways": (lambda: process_pipe(True), 1_000_000),
     "multiprocessing.Pipe, full": (process_pipe_full, 1),
+    **({"sub-interpreter": (interpreter, "destroyed")} if sys.version_info >= (3, 13) else {}),
     "multiprocessing.Lock": (lambda: process_lock("Lock"), 0),
     "multiprocessing.RLock": (lambda: process_lock("RLock"), 0),
     "multiprocessing.RLock belongs to one thread": (process_rlock_twice, [False]),

@@ -37,6 +37,7 @@ OUTSIDE = COMPUTE | {
     "multiprocessing.Pipe",
     "multiprocessing.Pipe, both ways",
     "multiprocessing.Pipe, full",
+    "sub-interpreter",
     "multiprocessing.Lock",
     "multiprocessing.RLock",
     "a FIFO without a writer",

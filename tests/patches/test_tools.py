@@ -212,6 +212,49 @@ def test_steps_of_pdb_stay_in_their_thread(tmp_path, words):
         terminal.close()
 
 
+TASKS = """
+import asyncio, pdb, time
+def count():
+    time.sleep(0)
+async def other():
+    while True:
+        count()
+        await asyncio.sleep(0)
+async def debugged():
+    task = asyncio.ensure_future(other())
+    await asyncio.sleep(0)
+    pdb.Pdb(BACKEND).set_trace()
+    first = 1
+    await asyncio.sleep(0.01)
+    second = 2
+    await asyncio.to_thread(time.sleep, 0.01)
+    third = 3
+asyncio.run(debugged())
+print("the end")
+"""
+
+
+@pytest.mark.parametrize("words", [(), tuple(SYNCLESS)], ids=["plain", "patched"])
+@pytest.mark.parametrize("backend", ["settrace", "monitoring"])
+def test_tasks_that_run_during_a_prompt_of_pdb_begin_no_other(tmp_path, words, backend):
+    if backend == "monitoring" and sys.version_info < (3, 14):
+        pytest.skip("pdb has used sys.monitoring since Python 3.14")
+    argument = "" if sys.version_info < (3, 14) else f"backend={backend!r}"
+    (tmp_path / "program.py").write_text(TASKS.replace("BACKEND", argument))
+    terminal = Terminal(*words, "program.py", folder=tmp_path)
+    try:
+        terminal.until("(Pdb) ")
+        stops = places(terminal, "next", 4)
+        lines = ["first = 1", "await asyncio.sleep(0.01)", "second = 2"]
+        lines += ["await asyncio.to_thread(time.sleep, 0.01)", "third = 3"]
+        # since Python 3.13 the first stop is in set_trace()
+        assert stops == (lines[:4] if stops[0] == lines[0] else lines[1:])
+        terminal.say("continue")
+        terminal.until("the end")
+    finally:
+        terminal.close()
+
+
 # -- debugpy -------------------------------------------------------------------------------------------------
 
 BREAKPOINTS = """

@@ -47,6 +47,13 @@ cdef extern from *:
         return syncless_is_traced(state);
     }
 
+    /* Tools of sys.monitoring see nothing of the thread, until it is shown. */
+    static inline void syncless_hide_thread(int hidden) {
+    #if PY_VERSION_HEX >= 0x030C0000
+        PyThreadState_Get()->tracing = hidden ? SYNCLESS_HIDDEN : 0;
+    #endif
+    }
+
     static inline int syncless_hidden_here(void) { return PyThreadState_Get()->tracing >= SYNCLESS_HIDDEN; }
     static inline int syncless_traced_here(void) { return syncless_is_traced(PyThreadState_Get()); }
     static inline int syncless_in_tracer_here(void) { return syncless_in_tracer(PyThreadState_Get()); }
@@ -66,6 +73,7 @@ cdef extern from *:
     bint hidden_here "syncless_hidden_here" () noexcept
     bint traced_here "syncless_traced_here" () noexcept
     bint in_tracer_here "syncless_in_tracer_here" () noexcept
+    void hide_thread "syncless_hide_thread" (bint hidden) noexcept
     uint64_t UNKNOWN_HOOKS "SYNCLESS_UNKNOWN"
     PyThreadState* PyThreadState_Get()
 

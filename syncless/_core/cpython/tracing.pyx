@@ -93,13 +93,6 @@ cdef extern from *:
         (profile ? PyEval_SetProfile : PyEval_SetTrace)((Py_tracefunc)function, object);
     }
 
-    /* Tools of sys.monitoring see nothing of the thread, until it is shown. */
-    static void syncless_hide_thread(int hidden) {
-    #if PY_VERSION_HEX >= 0x030C0000
-        PyThreadState_Get()->tracing = hidden ? SYNCLESS_HIDDEN : 0;
-    #endif
-    }
-
     /* Exchanges the thread's and those that are held. */
     static void syncless_exchange_settings(syncless_settings *held) {
         PyThreadState *state = PyThreadState_Get();
@@ -168,7 +161,6 @@ cdef extern from *:
     PyObject* held_function "syncless_held_function" (Settings* held, bint profile) noexcept
     void end_settings "syncless_end_settings" (void* stays) noexcept
     void free(void* memory) noexcept
-    void hide_thread "syncless_hide_thread" (bint hidden) noexcept
     void exchange_functions "syncless_exchange_functions" (Settings* held) noexcept
     bint has_functions "syncless_has_functions" (Settings* held) noexcept
     void _begin_with "syncless_begin_with" (Settings* others, bint trace, bint profile) noexcept
