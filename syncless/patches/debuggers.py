@@ -1,6 +1,6 @@
 """Patches bdb, so that pdb stays in its own tasklet while it waits for a command (Python 3.14 and later).
 
-Fact: a tool of sys.monitoring sees all code of an OS thread, but for the code of a tool itself, and bdb's
+Fact: a tool of sys.monitoring sees all code of an OS thread except that of tools, and bdb's
 tracer asks only for its threading.Thread. Danger: while pdb waits for a command, other asyncio tasks of this
 thread run; the tracer reports them, and a second prompt begins inside the first. Decision: a tracer reports
 nothing while it is at work, as in a thread where nothing else can run meanwhile. And its thread is the one
