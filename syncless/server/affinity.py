@@ -32,6 +32,9 @@ COOKIE = "syncless_worker"
 MODES = "affinity must be 'cookie', 'client' or 'header:NAME', such as 'header:mcp-session-id'"
 LARGEST = 1 << 18
 """Bytes of a request that moves: those that have been read of it."""
+NO_SIGNAL: int = getattr(_socket, "MSG_NOSIGNAL", 0)
+CLOSED_AT_EXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
+"""Flags that macOS lacks."""
 CELL = 8
 OUTCOMES = {
     "moved": "to the worker of its session",
@@ -162,7 +165,7 @@ class Affinity:
             self._pairs[number - 1][1].sendmsg(
                 [message],
                 [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)],
-                _socket.MSG_DONTWAIT | _socket.MSG_NOSIGNAL,
+                _socket.MSG_DONTWAIT | NO_SIGNAL,
             )
         except OSError:
             return False
@@ -252,12 +255,14 @@ class AffinityLane(Lane):
         with contextlib.suppress(BlockingIOError):  # or its predecessor has taken it
             while True:
                 message, rights, _, _ = self._affinity.inbox.recvmsg(
-                    LARGEST + 4096, _socket.CMSG_SPACE(size), _socket.MSG_CMSG_CLOEXEC
+                    LARGEST + 4096, _socket.CMSG_SPACE(size), CLOSED_AT_EXEC
                 )
                 head, _, data = message.partition(b"\n")
                 if not rights:  # no descriptor was free
                     continue
                 fds = array.array("i", rights[0][2][:size])
+                if not CLOSED_AT_EXEC:
+                    os.set_inheritable(fds[0], False)
                 index, address, port, trusted = json.loads(head)
                 self._adopt(index, fds[0], data, address, port, trusted)
 

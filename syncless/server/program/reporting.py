@@ -137,7 +137,7 @@ class OfMaster:
 
     def descriptors(self) -> list[int]:
         """Return descriptors that are readable when step() has work."""
-        return [self._server.fileno()] if self._server is not None else []
+        return self._server.descriptors() if self._server is not None else []
 
     def pause(self, most: float) -> float:
         return min(most, self._server.pause()) if self._server is not None else most
@@ -242,7 +242,7 @@ class OfProcess:
     def step(self, woken: int) -> bool:
         """Do a step, in the thread alongside the loop. Return True, to continue."""
         try:
-            wait_readable([self.status.fileno(), woken], TICK)
+            wait_readable([*self.status.descriptors(), woken], TICK)
             self.status.step()
             if self.state != "starting":
                 self._reporter.tick()

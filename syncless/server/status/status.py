@@ -158,9 +158,11 @@ class StatusServer:
 
     # -- steps --------------------------------------------------------------------------------------------
 
-    def fileno(self) -> int:
-        """Return a descriptor that is readable when step() has work."""
-        return self._selector.fileno()
+    def descriptors(self) -> list[int]:
+        """Return descriptors of which one is readable when step() has work. Where there is neither epoll nor
+        kqueue, a client that can take more bytes waits for the end of pause()."""
+        fileno = getattr(self._selector, "fileno", None)
+        return [each.fd for each in self._selector.get_map().values()] if fileno is None else [fileno()]
 
     def pause(self) -> float:
         """Return the seconds until step() has work in any case."""
