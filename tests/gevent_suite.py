@@ -41,8 +41,13 @@ def install(gevent):
     import syncless.contrib.gevent
     syncless.contrib.gevent.install()
 
+def point(util):
+    util.search_for_setup_py = lambda *_, **__: {source!r}
+
 when_executed("gevent.monkey", patch)
 when_executed("gevent", install)
+if {source!r}:
+    when_executed("gevent.testing.util", point)
 """
 
 
@@ -80,6 +85,7 @@ def passed(module: str, tests: list[str], seconds: float) -> dict[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.gevent_suite", description=__doc__.splitlines()[0])
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="such as test__pool (default: all)")
+    parser.add_argument("--source", default="", help="gevent's unpacked sdist, which alone has its examples")
     parser.add_argument("--seconds", type=float, default=300, help="that a module may take (default 300)")
     parser.add_argument("--verbose", "-v", action="store_true", help="show why a test fails")
     options = parser.parse_args()
@@ -88,7 +94,9 @@ def main() -> int:
     counts: collections.Counter[str] = collections.Counter()
     new = []
     with tempfile.TemporaryDirectory() as folder:
-        pathlib.Path(folder, "sitecustomize.py").write_text(CUSTOMIZE.format(root=str(HERE.parent)))
+        source = options.source and os.path.abspath(options.source)
+        customize = CUSTOMIZE.format(root=str(HERE.parent), source=source)
+        pathlib.Path(folder, "sitecustomize.py").write_text(customize)
         found = importlib.util.find_spec("gevent.tests")
         os.chdir(os.path.dirname(found.origin))  # tests import others, and start programs, from there
         os.environ |= {"PYTHONPATH": folder, "GEVENTTEST_USE_RESOURCES": "all,-network"}

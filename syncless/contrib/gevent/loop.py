@@ -178,10 +178,14 @@ class Loop:
             if nowait:
                 return
             if not self.is_alive():
-                self.over.set()
+                self.end()
             self.wait()
             if once:
                 return
+
+    def end(self) -> None:
+        """Called when nothing is left to do, before the loop waits for more."""
+        self.over.set()
 
     def wait(self) -> None:
         """Wait until something is due."""
