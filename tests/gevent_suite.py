@@ -51,6 +51,20 @@ if {source!r}:
 """
 
 
+PRELUDES = {
+    "test__threading_native_before_monkey": """
+import gevent.tests.test__threading_native_before_monkey as tests
+tests.native_thread = tests.NativeThread()
+tests.native_thread.daemon = True
+tests.native_thread.start()
+from gevent import monkey
+tests.monkey = monkey
+monkey.patch_all()
+""",
+}
+"""What a module does only when it is run itself."""
+
+
 def listed() -> dict[str, list[str]]:
     """Module -> the tests of it that count."""
     tests = collections.defaultdict(list)
@@ -76,7 +90,7 @@ def passed(module: str, tests: list[str], seconds: float) -> dict[str, str]:
         except subprocess.TimeoutExpired:
             return {SCRIPT: "takes too long"}
         return {SCRIPT: ended.stderr[-3000:] or "has a status" if ended.returncode else ""}
-    outcome = watched.run(name, "", [], 60, seconds)
+    outcome = watched.run(name, PRELUDES.get(module, ""), [], 60, seconds)
     good = {test.removeprefix(f"{name}.") for test in outcome.passed}
     bad = {test.removeprefix(f"{name}."): why for test, why in (outcome.skipped | outcome.failed).items()}
     return {test: "" if test in good else bad.get(test, "is missing") for test in tests}

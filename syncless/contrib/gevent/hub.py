@@ -117,6 +117,8 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         """Those that have begun and not ended, with the tasklets in which they run."""
         self.woke = False
         """Whether a greenlet or tasklet has become ready since others had their turn."""
+        self.helper: Any = None
+        """A tasklet or task that ends before the main greenlet may wait in vain."""
         self.loop.hub = self
         self.loop.begin = self._begin
         self.host = spawn(self._live)
@@ -166,13 +168,20 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
 
     def end_hopeless_wait(self) -> None:
         """gevent has nothing left to do: raise LoopExit in the main greenlet if it waits for gevent, and so
-        does every tasklet, none of which could help it on."""
+        does every tasklet. Any other could help it on, until it ends."""
+        if self.main not in self.waiting or self.helper is not None:
+            return
         waits = self.loop.waits
-        if self.main in self.waiting and not asyncio.all_tasks(waits):
-            waiting = {self.host, waits._tasklet, *self.waiting.values()}
-            if waiting.issuperset(current_loop().tasklets()):
-                error = LoopExit("This operation would block forever", self, [])
-                self.loop.run_callback(self.main.throw, error)
+        others = set(current_loop().tasklets()) - {self.host, waits._tasklet, *self.waiting.values()}
+        self.helper = next(iter(others or asyncio.all_tasks(waits)), None)
+        if self.helper is not None:
+            self.helper.add_done_callback(self._helper_ended)
+        elif all(tasklet.status == "waiting" for tasklet in self.waiting.values()):
+            self.main.throw(LoopExit("This operation would block forever", self, []))
+
+    def _helper_ended(self, helper: object) -> None:
+        self.helper = None
+        self.loop.called.set()
 
     def throw_to(self, into: greenlet, error: Any) -> None:
         """Raise an exception in a greenlet, wherever it waits: in the hub."""
