@@ -43,12 +43,15 @@ def install(gevent):
     syncless.contrib.gevent.install()
 
 def point(util):
-    util.search_for_setup_py = lambda *_, **__: {source!r}
+    def search(*_, **__):
+        if not {source!r}:
+            raise util.NoSetupPyFound("no --source is given")
+        return {source!r}
+    util.search_for_setup_py = search
 
 when_executed("gevent.monkey", patch)
 when_executed("gevent", install)
-if {source!r}:
-    when_executed("gevent.testing.util", point)
+when_executed("gevent.testing.util", point)
 """
 
 
