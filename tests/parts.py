@@ -314,7 +314,6 @@ PARTS = [
         SYNCLESS_TEST_LOCUST=$PWD/build/locust make test ARGS=tests/contrib/test_gevent_programs.py
         make gevent-suite
         """,
-        alone=True,
     ),
     Part(
         "soak",

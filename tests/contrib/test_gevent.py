@@ -307,6 +307,34 @@ def test_greenlets_of_an_unchanged_program_wait_beside_each_other(tmp_path):
     )
 
 
+def test_what_blocks_gevent_lets_other_greenlets_run(tmp_path):
+    check_unchanged(
+        tmp_path,
+        f"""
+        import os, sqlite3
+        os.chdir({str(tmp_path)!r})
+        def writes():
+            with sqlite3.connect("base", timeout=50) as base:
+                base.execute("insert into numbers values (2)")
+        def reads():
+            with open("fifo") as file:
+                return file.read()
+        base = sqlite3.connect("base")
+        base.execute("create table numbers (number)")
+        os.mkfifo("fifo")
+        base.execute("insert into numbers values (1)")  # it locks the file
+        jobs = [gevent.spawn(writes), gevent.spawn(reads)]
+        gevent.sleep(0.01)
+        with open("fifo", "w") as file:
+            file.write("read")
+        base.commit()
+        gevent.joinall(jobs, raise_error=True)
+        assert jobs[1].value == "read"
+        assert base.execute("select sum(number) from numbers").fetchone() == (3,)
+        """,
+    )
+
+
 def test_patched_call_of_a_greenlet_is_interrupted_as_gevents_are(tmp_path):
     check_unchanged(
         tmp_path,

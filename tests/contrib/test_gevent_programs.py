@@ -19,14 +19,6 @@ from gevent import monkey; monkey.patch_all()
 import gevent, time
 from gevent.pywsgi import WSGIServer
 
-held = []
-def longest():  # that everything has stood still
-    while True:
-        before = time.monotonic()
-        gevent.sleep(0.001)
-        held.append(time.monotonic() - before)
-gevent.spawn(longest)
-
 def app(environ, start_response):
     time.sleep(0.001)
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "5")])
