@@ -305,6 +305,17 @@ PARTS = [
         "fidelity", "all of the interpreter's own tests, patched", "make fidelity ARGS='--jobs 2'", alone=True
     ),
     Part(
+        "gevent",
+        "gevent's own tests on our loop, and locust, which was written for it",
+        """
+        # in no environment of tests: it has a plugin for pytest, which makes gevent's patch
+        install=".venv/bin/python -m pip install --quiet --no-deps --upgrade --target build/locust"
+        $install locust configargparse flask-cors flask-login psutil
+        SYNCLESS_TEST_LOCUST=$PWD/build/locust make test ARGS=tests/contrib/test_gevent_programs.py
+        make gevent-suite
+        """,
+    ),
+    Part(
         "soak",
         "good and bad clients, kills and reloads; threads that are relieved",
         "make soak SECONDS=25; make soak SECONDS=25 ARGS='--takeovers 10000'",

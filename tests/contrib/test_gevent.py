@@ -15,7 +15,7 @@ import os, sys, syncless
 {patch}
 import syncless.contrib.gevent
 syncless.contrib.gevent.install()
-import gevent, gevent.event, gevent.pool, gevent.queue, gevent.server, gevent.socket
+import gevent, gevent.event, gevent.pool, gevent.queue, gevent.server, gevent.socket, gevent.subprocess
 turns = []
 def takes_turns():
     while True:
@@ -158,6 +158,73 @@ def test_wait_ends_when_gevent_has_nothing_to_do():
     """)
 
 
+def test_values_of_a_queue_wake_as_many_greenlets():
+    check("""
+        for queue in (gevent.queue.Queue(), gevent.queue.SimpleQueue()):
+            getting = [gevent.spawn(queue.get) for _ in range(4)]
+            gevent.sleep(0.001)
+            for number in range(4):
+                queue.put(number)
+                gevent.joinall(getting, count=number + 1, timeout=50)
+            assert [one.value for one in getting] == [0, 1, 2, 3], getting
+    """)
+
+
+def test_main_greenlet_that_nothing_can_wake_gets_loop_exit():
+    program = """
+    import gevent, gevent.event
+    from gevent.exceptions import LoopExit
+    never = gevent.event.Event()
+    for wait in (never.wait, gevent.get_hub().switch, lambda: gevent.spawn(never.wait).get()):
+        with gevent.Timeout.start_new(50, ref=False):  # it does not count
+            try:
+                wait()
+            except LoopExit:
+                print("ends")
+    """
+    begin = "import syncless.contrib.gevent\nsyncless.contrib.gevent.install()\n"
+    done = run_unchecked(begin + textwrap.dedent(program))
+    assert done.stdout == "ends\n" * 3 and not done.stderr, done.stdout + done.stderr
+
+
+def test_main_greenlet_waits_for_a_tasklet_that_can_wake_it():
+    check("""
+        event = gevent.event.Event()
+        syncless.spawn(lambda: (syncless.sleep(0.01), event.set()))
+        assert event.wait()
+        syncless.spawn(lambda: (syncless.run_in_thread(lambda: None), event.set()))
+        event.clear()
+        assert event.wait()
+    """)
+
+
+def test_events_come_before_timers():
+    check("""
+        import gevent.select, gevent.selectors
+        pairs = [gevent.socket.socketpair() for _ in range(3)]
+        with gevent.selectors.GeventSelector() as selector:
+            for mine, other in pairs:
+                other.send(b"x")
+                selector.register(mine, gevent.selectors.EVENT_READ)
+            assert len(selector.select(0)) == 3
+    """)
+
+
+def test_waits_for_any_child():
+    check("""
+        import gevent.os
+        child = gevent.os.fork_and_watch()
+        if not child:
+            gevent.sleep(0.05)
+            os._exit(3)
+        ended, status = gevent.os.waitpid(-1, 0)
+        assert (ended, os.waitstatus_to_exitcode(status)) == (child, 3)
+        polled = gevent.subprocess.Popen(["true"])
+        while polled.poll() is None:
+            pass
+    """)
+
+
 def test_child_of_a_fork_goes_on_after_reinit():
     check("""
         gevent.sleep(0.001)
@@ -236,6 +303,34 @@ def test_greenlets_of_an_unchanged_program_wait_beside_each_other(tmp_path):
         jobs = [gevent.spawn(each) for each in (a, b, c, d, e)]
         gevent.joinall(jobs, timeout=50)
         assert [job.value for job in jobs] == [1, b"b", True, True, None], jobs
+        """,
+    )
+
+
+def test_what_blocks_gevent_lets_other_greenlets_run(tmp_path):
+    check_unchanged(
+        tmp_path,
+        f"""
+        import os, sqlite3
+        os.chdir({str(tmp_path)!r})
+        def writes():
+            with sqlite3.connect("base", timeout=50) as base:
+                base.execute("insert into numbers values (2)")
+        def reads():
+            with open("fifo") as file:
+                return file.read()
+        base = sqlite3.connect("base")
+        base.execute("create table numbers (number)")
+        os.mkfifo("fifo")
+        base.execute("insert into numbers values (1)")  # it locks the file
+        jobs = [gevent.spawn(writes), gevent.spawn(reads)]
+        gevent.sleep(0.01)
+        with open("fifo", "w") as file:
+            file.write("read")
+        base.commit()
+        gevent.joinall(jobs, raise_error=True)
+        assert jobs[1].value == "read"
+        assert base.execute("select sum(number) from numbers").fetchone() == (3,)
         """,
     )
 

@@ -17,6 +17,7 @@ asks of a parent.
 from __future__ import annotations
 
 import _thread
+import asyncio
 import functools
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -26,6 +27,7 @@ import gevent.hub
 from gevent import _hub_local
 from gevent._greenlet_primitives import SwitchOutGreenletWithLoop
 from gevent._interfaces import ICallback, ILoop
+from gevent.exceptions import LoopExit
 from gevent.timeout import Timeout
 from greenlet import getcurrent, greenlet
 from zope.interface import classImplements
@@ -69,6 +71,10 @@ class Loop(_Loop):
     def wait(self) -> None:
         self.hub.base.switch(super().wait)
 
+    def end(self) -> None:
+        super().end()
+        self.hub.end_hopeless_wait()
+
     def give_turns(self) -> None:
         hub = self.hub
         if hub.woke:
@@ -111,6 +117,8 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         """Those that have begun and not ended, with the tasklets in which they run."""
         self.woke = False
         """Whether a greenlet or tasklet has become ready since others had their turn."""
+        self.helper: Any = None
+        """A tasklet or task that ends before the main greenlet may wait in vain."""
         self.loop.hub = self
         self.loop.begin = self._begin
         self.host = spawn(self._live)
@@ -127,7 +135,9 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
 
     def _live(self) -> None:
         """The host: it waits between the hub's rounds. In the child of a fork another one goes on."""
-        self.parent = self.base = getcurrent()
+        self.parent = self.base = self.main = getcurrent()
+        while self.main.parent is not None:
+            self.main = self.main.parent
         wait = greenlet.switch(self)
         while not self.dead:
             wait()
@@ -155,6 +165,23 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
             del self.running[new]
             if not self.running:
                 self.loop.called.set()
+
+    def end_hopeless_wait(self) -> None:
+        """gevent has nothing left to do: raise LoopExit in the main greenlet if it waits for gevent, and so
+        does every tasklet. Any other could help it on, until it ends."""
+        if self.main not in self.waiting or self.helper is not None:
+            return
+        waits = self.loop.waits
+        others = set(current_loop().tasklets()) - {self.host, waits._tasklet, *self.waiting.values()}
+        self.helper = next(iter(others or asyncio.all_tasks(waits)), None)
+        if self.helper is not None:
+            self.helper.add_done_callback(self._helper_ended)
+        elif all(tasklet.status == "waiting" for tasklet in self.waiting.values()):
+            self.main.throw(LoopExit("This operation would block forever", self, []))
+
+    def _helper_ended(self, helper: object) -> None:
+        self.helper = None
+        self.loop.called.set()
 
     def throw_to(self, into: greenlet, error: Any) -> None:
         """Raise an exception in a greenlet, wherever it waits: in the hub."""
@@ -193,12 +220,15 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
                     error = caught
                 if current() is tasklet:  # the greenlet that parked has ended
                     break
+                away = functools.partial(greenlet.switch, self._switcher())
                 if brought is None:  # and the hub has switched to us; it may do so again before our turn
                     brought = value, error
                     del self.waiting[here]
                     wake(tasklet)
-                    self.woke = True
-                away = functools.partial(greenlet.switch, self._switcher())
+                    if current() is self.host:  # gevent relies on it that we have run when that returns
+                        away = functools.partial(greenlet.switch, self.base, sleep)
+                    else:
+                        self.woke = True
         finally:
             self.waiting.pop(here, None)
         if error is None and brought is not None:

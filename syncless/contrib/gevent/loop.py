@@ -70,13 +70,15 @@ class Loop:
         self.iteration = 0
         self.depth = 0
         self._calls: deque[Callback] = deque()
-        self._due: deque[watchers.Watcher] = deque()
+        self._due: list[watchers.Watcher] = []
         self._counted: set[watchers.Watcher] = set()
         """Active ones that keep the loop alive."""
         self._rounds: list[watchers.Watcher] = []
         """Active idle, prepare and check watchers, which are called in each round."""
         self._forks: weakref.WeakSet[watchers.Watcher] = weakref.WeakSet()
         self.descriptors = watchers.Descriptors(self)
+        self.children: list[watchers.Child] = []
+        """Active watchers of any child."""
         self.signals: dict[int, watchers.Signals] = {}
         self.waits: Any = background_loop()
         self.begin: Callable[[Any, tuple[Any, ...], Any], object] | None = None
@@ -178,10 +180,14 @@ class Loop:
             if nowait:
                 return
             if not self.is_alive():
-                self.over.set()
+                self.end()
             self.wait()
             if once:
                 return
+
+    def end(self) -> None:
+        """Called when nothing is left to do, before the loop waits for more."""
+        self.over.set()
 
     def wait(self) -> None:
         """Wait until something is due."""
@@ -206,8 +212,8 @@ class Loop:
             if watcher.active:
                 watcher.fire()
                 self.give_turns()
-        for _ in range(len(self._due)):
-            watcher = self._due.popleft()
+        due, self._due = sorted(self._due, key=_urgency), []
+        for watcher in due:
             watcher.due = False
             if watcher.active:
                 watcher.fire()
@@ -285,10 +291,6 @@ class Loop:
         return len(self._due) + len(self._calls)
 
     @property
-    def sig_pending(self) -> int:
-        return 0
-
-    @property
     def WatcherType(self) -> type:
         return watchers.Watcher
 
@@ -301,6 +303,10 @@ class Loop:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {id(self):#x} {self._format()}>"
+
+
+def _urgency(watcher: watchers.Watcher) -> int:
+    return -watcher.priority
 
 
 _is_active: Callable[[greenlet], bool] = greenlet.__bool__

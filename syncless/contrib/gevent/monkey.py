@@ -31,9 +31,14 @@ MODULES = {
 }
 
 
-def patch_all(*others: Any, **choice: Any) -> bool:
+ARGUMENTS = ("socket", "dns", "time", "select", "thread", "os", "ssl", "subprocess")
+"""The first ones of gevent's patch_all(), in their order."""
+
+
+def patch_all(*by_place: Any, **choice: Any) -> bool:
     """Patch all areas except for those of gevent's names that are turned off. Return whether this changed
     anything."""
+    choice |= zip(ARGUMENTS, by_place, strict=False)
     off = [area for name, areas in AREAS.items() if choice.get(name) is False for area in areas]
     areas: dict[str, Any] = dict.fromkeys(off, False)
     return bool(patches.patch_all(**areas))

@@ -6,6 +6,7 @@ before its function has been called, however long it lasts.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from collections.abc import Callable
@@ -148,6 +149,7 @@ class Io(Watcher):
             raise ValueError(f"fd must be non-negative: {fd!r}")
         if events & ~(READ | WRITE):
             raise ValueError(f"illegal event mask: {events!r}")
+        fcntl.fcntl(fd, fcntl.F_GETFD)  # an OSError if it is closed
         self._fd = fd
         self._events = events
         self._pass_events = False
@@ -427,7 +429,7 @@ class Signal(Watcher):
 
 
 class Child(Watcher):
-    """A child process has ended; 0 means any child, which is not watched here."""
+    """A child process has ended; 0 means any of those that other watchers watch."""
 
     __slots__ = ("_fd", "pid", "rpid", "rstatus")
 
@@ -441,7 +443,8 @@ class Child(Watcher):
         self._fd = -1
 
     def begin(self) -> None:
-        if self.pid <= 0:
+        if not self.pid:
+            self.loop.children.append(self)
             return
         try:
             self._fd = os.pidfd_open(self.pid)
@@ -457,9 +460,13 @@ class Child(Watcher):
             self.rpid, self.rstatus = self.pid, 0
         if self.rpid:
             self._forget()
-            self.loop.make_due(self)
+            for watcher in (self, *self.loop.children):
+                watcher.rpid, watcher.rstatus = self.rpid, self.rstatus
+                self.loop.make_due(watcher)
 
     def _forget(self) -> None:
+        if self in self.loop.children:
+            self.loop.children.remove(self)
         if self._fd >= 0:
             self.loop.waits.remove_reader(self._fd)
             os.close(self._fd)
