@@ -20,8 +20,8 @@ A seed alone fixes a run. One of three has few choices at places that it draws; 
 priority, with few places at which one loses it (as PCT does, and how often it finds a fault that needs d such
 places can be calculated); one chooses at random, seldom or often.
 
-Who asks again and again, and never waits, must not keep the others from running, whatever is chosen: each 64
-turns there is a poll, and each CODE_TURN bytecodes a thread is held back.
+Who asks again and again, and never waits, must not keep the others from running, whatever is chosen: after 64
+turns without a poll, or CODE_TURN bytecodes without a turn of another one, it is held back, and there is one.
 """
 
 from cpython.object cimport PyObject
@@ -32,6 +32,7 @@ from syncless._core.bytecodes cimport BytecodeLimit
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport (
     RUNNING, SHIELDED, BaseTasklet, Observer, PollClock, ReadyQueue, Runnable, Scheduler, explorer, item_at,
+    polled,
 )
 from syncless._core.threadloop cimport get_loop
 
@@ -43,7 +44,7 @@ cdef enum:
     ORDER, CALL, CODE, TIE, KINDS
 
 cdef enum:
-    CODE_TURN = 20000           # bytecodes
+    CODE_TURN = 10000           # bytecodes
     MOST_TIES = 64              # timers of one moment among which one is chosen
     SCALES = 10                 # places are drawn among the first 4, 8, 16 ... of a kind, small ones rather
 
@@ -212,6 +213,8 @@ cdef class Choices:
         cdef uint64_t value
         clock.turns_left -= 1
         if clock.turns_left <= 0:
+            if me is not None and self.loop.ready.count:
+                self.held_back.add(me.serial)
             return True
         if me is None or me.state != RUNNING or self.loop.ready.count == 0:
             return False                            # the engine asks, or there are no others
@@ -223,10 +226,15 @@ cdef class Choices:
     cdef int before_bytecode(self, BaseTasklet me) except -1:
         cdef uint64_t value
         cdef int before
-        if self.loop.ready.count == 0 or self.loop.current is not me or not (me is self.body or me.sets_own):
+        if self.loop.current is not me or not (me is self.body or me.sets_own):
             return 0
         self.since += 1
-        value = 2 if self.since > CODE_TURN else self.decide(CODE, 3)
+        if self.since > CODE_TURN:
+            self.since, self.loop.clock.turns_left, value = 0, 0, 2
+        elif self.loop.ready.count:
+            value = self.decide(CODE, 3)
+        else:
+            return 0
         if value == 0 or is_inside_ours():
             return 0
         if value == 2:
@@ -247,6 +255,7 @@ cdef class Choices:
         if active is not None:
             raise RuntimeError("a schedule is already active")
         self.loop, self.body = get_loop(), body
+        polled(&self.loop.clock, self.loop.clock.now)       # as many turns until the next as in all runs
         active = self
         explorer.most_events = 256
         explorer.due, explorer.choose = is_due, choose_first

@@ -36,7 +36,8 @@ class Interleaving:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._names: dict[int, str] = {}
-        self._waits = Waits()
+        self._threads: dict[int, str] = {}
+        """Names of threads that have not got far enough to be known."""
         self._last = 0
         """The number of the tasklet of the last line if it was only interrupted."""
         self._watch = Watch(self._stopped, self._went_on)
@@ -48,10 +49,12 @@ class Interleaving:
         if known is None:
             count = len(self._names)
             letter = chr(ord("A") + count) if count < 26 else f"T{count}"
-            known = self._names[tasklet.number] = f"{letter} ({_called(tasklet)})"
+            known = self._names[tasklet.number] = f"{letter} ({_called(tasklet, self._threads)})"
         return known
 
     def _went_on(self, tasklet: Tasklet[Any]) -> None:
+        if tasklet.number not in self._names and len(_starting) == 1:
+            self._threads[tasklet.number] = next(iter(_starting)).name
         if self._last == tasklet.number and self.lines:
             self.lines.pop()  # nobody else was ready
         self._last = 0
@@ -62,7 +65,7 @@ class Interleaving:
         while frame is not None and not is_own(frame.f_code.co_filename):
             frame = frame.f_back
         if frame is None:
-            if tasklet.done():
+            if tasklet.status not in ("ready", "waiting"):
                 self.lines.append(f"{self.name(tasklet)} ends")
             return
         what = "is interrupted"
@@ -80,18 +83,21 @@ class Interleaving:
         why, wanted = str(tasklet.waiting_for), tasklet.waiting_object
         holder = wanted if isinstance(wanted, Tasklet) else None
         if holder is None and wanted is not None:
-            holder = self._waits.holder(wanted)
+            holder = Waits().holder(wanted)
         if holder is None or holder is tasklet:
             return why
         return f"{why} of {self.name(holder)}"
 
 
-def _called(tasklet: Tasklet[Any]) -> str:
+_starting: dict[threading.Thread, object] = threading._limbo  # type: ignore[attr-defined]
+
+
+def _called(tasklet: Tasklet[Any], starting: dict[int, str]) -> str:
     """Without the numbers that are others in each run."""
     if tasklet.is_main:
         return "main"
     thread = threading._active.get(id(tasklet))  # type: ignore[attr-defined]
-    name: str = tasklet.name if thread is None else thread.name
+    name: str = starting.get(tasklet.number, tasklet.name) if thread is None else thread.name
     if found := re.fullmatch(r"Thread-\d+ \((.*)\)", name):
         return found[1]
     return re.sub(r"^Thread-\d+$", "thread", name.removesuffix(f"-{tasklet.number}"))

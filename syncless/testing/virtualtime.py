@@ -8,7 +8,7 @@ timeout while the answer is under way, and a test fails that is right. Decision:
 runs, and GRACE real seconds longer if a descriptor is awaited. Price: such a jump takes as long.
 
 Two kinds of programs would wait for ever for a clock that stands still. Who reads it LOOKS times, and who
-lets others run for SPINS polls, without that anything waits, sees it go on, a millisecond each time.
+lets others run for SPINS polls, without that anything waits, sees it go on, each time by a millisecond more.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Clock:
         """As the program reads it."""
         self._looks += 1
         if self._looks > LOOKS:
-            set_virtual(get_virtual() + MILLISECOND)
+            set_virtual(get_virtual() + (self._looks - LOOKS) * MILLISECOND)
         return get_virtual()
 
     def _when_idle(self, loop: Loop) -> None:
@@ -83,7 +83,7 @@ class Clock:
             self._spins += 1
             self._rounds = 0
             if self._spins > SPINS:
-                set_virtual(get_virtual() + MILLISECOND)
+                set_virtual(get_virtual() + (self._spins - SPINS) * MILLISECOND)
         elif loop.jobs:
             self._note(loop)
         else:
