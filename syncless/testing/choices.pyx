@@ -127,7 +127,9 @@ cdef class Choices:
             return 0
         if self.given is None:
             self.next_at[kind] = number + 1 + self.any_of(2 * self.one_in[kind] - 1)
-            value = 1 + self.any_of(options - 1)
+            value = self.any_of(options)
+            if value == 0:
+                return 0
         else:
             value = self.given[kind].pop()[1]
             value = 1 + (value - 1) % (options - 1)
@@ -169,6 +171,7 @@ cdef class Choices:
                 all_are_held = False
                 candidates += 1
         if all_are_held:
+            self.held_back.clear()
             candidates = queue.count
         if candidates > 1:
             if self.has_priorities:

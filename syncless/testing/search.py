@@ -23,6 +23,7 @@ from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Waits
 from syncless.debug import Deadlock, format_stuck
 from syncless.patches import patch_all
+from syncless.patches.threads import let_preemption_rest
 from syncless.testing.choices import Choices, begins_here
 from syncless.testing.interleaving import Interleaving, is_own
 from syncless.testing.virtualtime import Clock, clock_on, clocks_replaced
@@ -89,6 +90,7 @@ class Run:
         numbers, collects, hook = random.getstate(), gc.isenabled(), threading.excepthook
         handler = set_error_handler(lambda where, error: self._uncaught.append(error))
         threading.excepthook = lambda args: self._uncaught.append(args.exc_value or args.exc_type())
+        let_preemption_rest(True)
         random.seed(0)
         gc.disable()
         try:
@@ -96,6 +98,7 @@ class Run:
         finally:
             if collects:
                 gc.enable()
+            let_preemption_rest(False)
             random.setstate(numbers)
             set_error_handler(handler)
             threading.excepthook = hook
