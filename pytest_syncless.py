@@ -1,4 +1,5 @@
-"""A plugin for pytest: the fixture `syncless_server`, and the option `--tasklets`.
+"""A plugin for pytest: the fixture `syncless_server`, the options `--tasklets`, `--schedules` and `--seed`,
+and the mark `schedules`.
 
 pytest imports this file in each project where syncless is installed, so it imports nothing of syncless. The
 rest is in syncless/contrib/pytest.py, imported when it is used.
@@ -18,16 +19,41 @@ def _plugin() -> Any:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("syncless").addoption(
+    group = parser.getgroup("syncless")
+    group.addoption(
         "--tasklets",
         action="store_true",
         help="Patch the standard library (syncless.patches), and run each test in a tasklet of its own.",
     )
+    group.addoption(
+        "--schedules",
+        type=int,
+        metavar="N",
+        help="Run each test under up to N schedules of its threads and tasklets, on a virtual clock.",
+    )
+    group.addoption(
+        "--seed",
+        metavar="SEED",
+        help="Run only the schedule of this seed, which a failing test has printed.",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("tasklets"):
+    config.addinivalue_line(
+        "markers", "schedules(n): run the test under up to n schedules of its threads and tasklets"
+    )
+    if config.getoption("tasklets") or config.getoption("schedules"):
         _plugin().patch_all()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    mark = item.get_closest_marker("schedules")
+    count = mark.args[0] if mark is not None and mark.args else item.config.getoption("schedules")
+    if not count:
+        return None
+    _plugin().run_schedules(item, nextitem, count, item.config.getoption("seed"))
+    return True
 
 
 @pytest.hookimpl(hookwrapper=True)

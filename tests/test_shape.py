@@ -110,7 +110,9 @@ LAYERS = {
         "syncless.console",
         "syncless",
     },
+    "syncless.testing": {"syncless._core", "syncless.patches", "syncless"},
     "syncless.contrib": {
+        "syncless.testing",
         "syncless.console",
         "syncless._core",
         "syncless.tools",

@@ -1,7 +1,7 @@
 """Explored schedules: in builds with assertions a seed decides what comes next, where the engine may choose.
 
 Takes: a seed, by explore() or at the start from SYNCLESS_EXPLORE. Gives: decisions, at the seams that
-`explorer` of scheduler.pxd names. Release builds have neither this module nor the seams. tests/simulate looks
+`explorer` of scheduler.pxd names. Release builds do not have this module. tests/simulate looks
 for faults with it.
 
 A correct program depends on none of these, so each may go either way:
@@ -24,13 +24,14 @@ from libc.stdint cimport uint64_t
 
 from syncless._core.clock cimport NEVER
 from syncless._core.scheduler cimport (
-    PARKED, READY, BaseTasklet, ReadyQueue, Scheduler, explorer, place_of,
+    PARKED, READY, BaseTasklet, PollClock, ReadyQueue, Scheduler, explorer, place_of,
 )
 from syncless._core.threadloop cimport get_loop
 
 cdef uint64_t state = 0             # of the random numbers
 cdef uint64_t decisions = 0, digest = 0
 cdef uint64_t first_one_in = 1      # the first item stays the first
+cdef uint64_t poll_one_in = 1       # looks: a poll is due
 cdef uint64_t woken_one_in = 1      # of the wake-ups, while a tasklet is in next_woken()
 cdef BaseTasklet watcher = None     # that tasklet
 
@@ -46,6 +47,10 @@ cdef uint64_t any_of(uint64_t count) noexcept:
     decisions += 1
     digest = (digest ^ chosen ^ count << 32) * <uint64_t> 0x100000001b3
     return chosen
+
+
+cdef bint due(PollClock* clock) noexcept:
+    return any_of(poll_one_in) == 0
 
 
 cdef void choose(Scheduler loop) noexcept:
@@ -86,17 +91,17 @@ def next_woken():
 
 def explore(uint64_t seed) -> None:
     """Explore from now on; 0: no more."""
-    global state, decisions, digest, first_one_in, woken_one_in
+    global state, decisions, digest, first_one_in, poll_one_in, woken_one_in
     state = seed * <uint64_t> 0x9E3779B97F4A7C15
     decisions = digest = 0
     if seed == 0:
-        explorer.any_of, explorer.choose, explorer.woken = NULL, NULL, NULL
+        explorer.due, explorer.choose, explorer.woken = NULL, NULL, NULL
         return
     first_one_in = [1, 2, 3, 8, 20][any_of(5)]
     woken_one_in = [2, 5, 20, 80][any_of(4)]
-    explorer.poll_one_in = [2, 3, 6, 15, 50][any_of(5)]
+    poll_one_in = [2, 3, 6, 15, 50][any_of(5)]
     explorer.most_events = [1, 2, 4, 16][any_of(4)]
-    explorer.any_of, explorer.choose, explorer.woken = any_of, choose, woken
+    explorer.due, explorer.choose, explorer.woken = due, choose, woken
 
 
 def explored() -> tuple:

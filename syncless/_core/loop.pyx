@@ -224,7 +224,8 @@ cdef class Loop(Scheduler):
         self.polling = timeout != 0
         try:
             n = self.poller.wait(
-                self.events, <int> explorer.most_events if is_exploring() else <int> EVENTS, timeout)
+                self.events, <int> explorer.most_events if DEBUG_BUILD and is_exploring() else <int> EVENTS,
+                timeout)
         finally:
             self.polling = False
         self.event_pos = 0

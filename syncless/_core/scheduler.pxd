@@ -72,24 +72,24 @@ cdef struct PollClock:          # embedded in its owner
     int64_t slice_ns
     int unread                  # turns that still go without a reading of the clock
 
-# The seams of explore.pyx. Where DEBUG_BUILD is 0, in release builds, the compiler drops each of them.
+# The seams of whoever decides what comes next where the engine may choose: explore.pyx for the engine's own
+# tests, testing/choices.pyx for tests of programs. Two of them are only in builds with assertions.
 cdef class Scheduler
 
 cdef class BaseTasklet
 
 cdef struct Explorer:           # NULL: nothing is explored
-    uint64_t (*any_of)(uint64_t count) noexcept
-    void (*choose)(Scheduler loop) noexcept
-    int (*woken)(BaseTasklet tasklet) except -1
-    uint64_t poll_one_in        # a poll is due at one look of so many
-    uint64_t most_events        # of a poll
+    bint (*due)(PollClock* clock) noexcept      # what is_poll_due() answers
+    void (*choose)(Scheduler loop) noexcept     # makes another item the first of the ready queue
+    int (*woken)(BaseTasklet tasklet) except -1     # or NULL; only with assertions
+    uint64_t most_events        # of a poll; only with assertions
     bint keeps_order            # of the ready queue: Stackless's API promises it
 
 cdef Explorer explorer
 
 
 cdef inline bint is_exploring() noexcept:
-    return DEBUG_BUILD and explorer.any_of != NULL
+    return explorer.due != NULL
 
 
 cdef void polled(PollClock* clock, int64_t now) noexcept

@@ -219,7 +219,7 @@ cdef class Scheduler:
         tasklet.state = READY
         tasklet.ready_since = tasklet.loop.clock.now
         tasklet.loop.push(tasklet)
-        if is_exploring():
+        if DEBUG_BUILD and explorer.woken != NULL:
             explorer.woken(tasklet)
         return 1
 

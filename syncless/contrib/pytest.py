@@ -1,5 +1,5 @@
-"""Parts of the pytest plugin, pytest_syncless.py beside this package: servers for tests, and tests in
-tasklets."""
+"""Parts of the pytest plugin, pytest_syncless.py beside this package: servers for tests, tests in tasklets,
+and tests under many schedules."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+from _pytest.runner import runtestprotocol
+
 from syncless._core.tasklet import spawn
 from syncless._core.wait.sync import Event
 from syncless.patches import patch_all
+from syncless.testing.search import Run, Search
+from syncless.testing.virtualtime import clocks_replaced
 from syncless.wsgi import Server
 
-__all__ = ["Served", "Servers", "in_a_tasklet", "patch_all"]
+__all__ = ["Served", "Servers", "in_a_tasklet", "patch_all", "run_schedules"]
 
 
 class Served:
@@ -118,3 +123,47 @@ def in_a_tasklet(item: Any) -> Iterator[None]:
         yield
     finally:
         del item.runtest
+
+
+class _Attempts:
+    """Runs of a test, each with its fixtures made anew."""
+
+    def __init__(self, item: Any):
+        self._item = item
+        self.reports: list[Any] = []
+        """Of the last run."""
+
+    def __call__(self, run: Run) -> bool:
+        """Return whether the test itself failed."""
+        original = self._item.runtest
+        self._item.runtest = lambda: _run(run, original)
+        try:
+            # its collector is what all runs have in common, so its fixtures of wider scope stay
+            self.reports = runtestprotocol(self._item, nextitem=self._item.parent, log=False)
+        finally:
+            del self._item.runtest
+        return any(report.when == "call" and report.failed for report in self.reports)
+
+
+def _run(run: Run, test: Any) -> None:
+    __tracebackhide__ = True
+    run.call(test)
+
+
+def run_schedules(item: Any, nextitem: Any, count: int, seed: str | None) -> None:
+    """Run the test under `count` schedules until it fails, or only under that of the seed, and report one
+    run."""
+    patch_all()
+    attempts = _Attempts(item)
+    search = Search(attempts, count, seed)
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    with clocks_replaced():
+        failed = search.find(shortens=not item.config.getoption("usepdb", False))
+    ended = pytest.CallInfo.from_call(lambda: item.session._setupstate.teardown_exact(nextitem), "teardown")
+    if ended.excinfo is not None:
+        attempts.reports.append(item.ihook.pytest_runtest_makereport(item=item, call=ended))
+    for report in attempts.reports:
+        if failed and report.when == "call":
+            report.sections.append(("schedule", search.report()))
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)

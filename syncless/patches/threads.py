@@ -105,6 +105,11 @@ running: set[Tasklet[Any]] = set()
 _preemption = Preemption(running.__contains__)
 
 
+def let_preemption_rest(rests: bool) -> None:
+    """Preempt no thread by its processor time, or do so again."""
+    _preemption.rests = rests
+
+
 def _begin_child() -> None:
     """Forget the parent's threads in the child of a fork, where only the thread that forked continues."""
     running.intersection_update({this_tasklet()} if all_loops() else ())

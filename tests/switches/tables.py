@@ -9,6 +9,7 @@ NEVER: dict[str, str] = {
     "Scheduler._stops": "nobody is the current tasklet meanwhile, so nothing that it calls waits",
     "stream.drop_unsent": "what is to be sent is exactly bytes",
     "stream.set_out_body": "what is to be sent is exactly bytes",
+    "clock.clock_ns": "it reads a clock, the system's or a virtual one",
     "scheduler.take_first": "its caller has a reference",
     "scheduler.remove_item": "its caller has a reference",
     "Runner.owner_of_locks": "asyncio looks into a dict",
@@ -21,8 +22,8 @@ NEVER: dict[str, str] = {
 
 # fields with functions that do not switch -> why
 STILL: dict[str, str] = {
-    "any_of": "explore.pyx draws a number",
-    "choose": "explore.pyx orders the ready queue",
+    "due": "explore.pyx or testing/choices.pyx draws a number",
+    "choose": "they order the ready queue",
     "woken": "explore.pyx wakes its watcher, which runs later",
 }
 

@@ -104,8 +104,31 @@ cdef int on_trace(PyObject* thing, PyFrameObject* frame, int what, PyObject* arg
     if what == PyTrace_OPCODE:
         return count_one(thing)
     if what == PyTrace_CALL or what == PyTrace_LINE:        # a line: of a frame that was there before
-        (<object> <PyObject*> frame).f_trace_opcodes = True
+        if wants is None or is_wanted((<object> <PyObject*> frame).f_code.co_filename):
+            (<object> <PyObject*> frame).f_trace_opcodes = True
+        else:
+            (<object> <PyObject*> frame).f_trace_lines = False
     return 0
+
+
+cdef object wants = None                    # wants(file name): whether the bytecodes of its code are counted
+cdef dict wanted = {}                       # file name -> what it has answered
+
+
+cdef bint is_wanted(object file) except -1:
+    found = wanted.get(file)
+    if found is None:
+        found = wanted[file] = bool(wants(file))
+    return found
+
+
+def count_only(function) -> None:
+    """Count only bytecodes of code from files for which function(file name) is true; None: all."""
+    global wants
+    wants = function
+    wanted.clear()
+    if BY_MONITORING:
+        sys.monitoring.restart_events()
 
 
 cdef bint interpreter_checks() except -1:
@@ -129,6 +152,8 @@ cdef bint interpreter_checks() except -1:
 
 
 def _on_instruction(code, offset):
+    if wants is not None and not is_wanted(code.co_filename):
+        return sys.monitoring.DISABLE
     count_one(NULL)
 
 

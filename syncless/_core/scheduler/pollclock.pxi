@@ -31,7 +31,7 @@ cdef bint is_poll_due(PollClock* clock) noexcept:
     again."""
     cdef int64_t before
     if is_exploring():
-        return explorer.any_of(explorer.poll_one_in) == 0
+        return explorer.due(clock)
     clock.turns_left -= 1
     if clock.unread:  # turns are short: reading the clock each time would be a good part of their cost
         clock.unread -= 1

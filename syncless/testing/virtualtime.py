@@ -1,0 +1,265 @@
+"""Time that passes only where nothing can go on: it jumps to the next timer then.
+
+Takes: the loop's moments in which nothing is ready. Gives: `virtual_time()`, in which the engine's clock and
+those of the standard library stand still while anything runs. It must not know of schedules.
+
+Fact: a job in another thread and an event of a descriptor come when they do. Danger: time jumps over a
+timeout while the answer is under way, and a test fails that is right. Decision: time stands still while a job
+runs, and GRACE real seconds longer if a descriptor is awaited. Price: such a jump takes as long.
+
+Two kinds of programs would wait for ever for a clock that stands still. Who reads it LOOKS times, and who
+lets others run for SPINS polls, without that anything waits, sees it go on, each time by a millisecond more.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from syncless._core.calls import threads
+from syncless._core.clock import get_virtual, set_virtual
+from syncless._core.cpython.functions import original_of, take_place
+from syncless._core.cpython.replacing import set_in_type
+from syncless._core.current import sleep
+from syncless._core.handling import main_tasklet
+from syncless._core.loop import Loop
+from syncless._core.tasklet import Tasklet
+from syncless._core.threadloop import current_loop
+from syncless.testing.choices import Quiet, awaits_descriptors, next_deadline_of
+
+GRACE, LONGEST = 0.001, 10.0
+"""Real seconds: how long descriptors get before time jumps, and how long they and other threads do if there
+is no timer."""
+SECOND, MILLISECOND = 10**9, 10**6
+LOOKS, SPINS = 10_000, 100
+
+_sleep = original_of(time.sleep)
+_time_ns = original_of(time.time_ns)
+_monotonic_ns = original_of(time.monotonic_ns)
+_current_frames = original_of(sys._current_frames)
+
+
+class Clock:
+    """The virtual clock of this thread's loop, while it is on: there is one in the process."""
+
+    def __init__(self, body: Tasklet[Any] | None = None) -> None:
+        self.body = body
+        self.outside: set[str] = set()
+        """Waits for what has clocks of its own."""
+        self._loop = current_loop()
+        self._looks = self._spins = self._rounds = 0
+        self._quiet = Quiet(self._when_quiet)
+        self._known = set(_current_frames())
+
+    def start(self) -> None:
+        """Time stands still at the next whole second from now on."""
+        loop = self._loop
+        self._before = loop.when_idle, loop.idle_or_not, loop.timer_slack
+        begin = -(-_monotonic_ns() // SECOND) * SECOND
+        self.offset: int = -(-_time_ns() // SECOND) * SECOND - begin
+        loop.when_idle, loop.idle_or_not, loop.timer_slack = self._when_idle, True, 0
+        set_virtual(begin)
+
+    def stop(self) -> None:
+        set_virtual(-1)
+        self._loop.when_idle, self._loop.idle_or_not, self._loop.timer_slack = self._before
+
+    def monotonic_ns(self) -> int:
+        """As the program reads it."""
+        self._looks += 1
+        if self._looks > LOOKS:
+            set_virtual(get_virtual() + (self._looks - LOOKS) * MILLISECOND)
+        return get_virtual()
+
+    def _when_idle(self, loop: Loop) -> None:
+        """Before each poll."""
+        if loop.ready_count:
+            self._spins += 1
+            self._rounds = 0
+            if self._spins > SPINS:
+                set_virtual(get_virtual() + (self._spins - SPINS) * MILLISECOND)
+        elif loop.jobs:
+            self._note(loop)
+        else:
+            if self._before[0] is not None:
+                self._before[0](loop)
+            self._quiet.look(loop)
+
+    def _when_quiet(self, loop: Loop) -> None:
+        """No event has come, either."""
+        if loop.jobs:
+            return
+        when = next_deadline_of(loop)
+        outside = awaits_descriptors(loop) or self._has_new_threads()
+        waited = self._rounds * GRACE / 5
+        if outside and waited < (LONGEST if when is None else GRACE):
+            self._rounds += 1
+            _sleep(GRACE / 5)
+            return
+        self._looks = self._spins = self._rounds = 0
+        if when is not None:
+            set_virtual(max(when, get_virtual()))
+        elif (main := self.body or main_tasklet()) is not None and main.status == "waiting":
+            debug = import_module("syncless.debug")
+            main.kill(debug.Deadlock(_stuck(loop)), block=False)
+
+    def _has_new_threads(self) -> bool:
+        """Return whether an OS thread has begun since that may wake a tasklet."""
+        idle = sum(len(pool._idle) for pool in threads._used if not pool._backlog)
+        return len(_current_frames().keys() - self._known) > idle
+
+    def _note(self, loop: Loop) -> None:
+        for each in loop.tasklets():
+            if each.waiting_for not in (None, "sleep"):
+                self.outside.add(f"{each.waiting_for}")
+
+
+def _stuck(loop: Loop) -> str:
+    debug = import_module("syncless.debug")
+    waiting = [each for each in loop.tasklets() if each.status == "waiting"]
+    return f"nothing can go on\n{debug.format_stuck(waiting, stacks=False)}".rstrip()
+
+
+_clock: Clock | None = None
+
+
+def active_clock() -> Clock:
+    """Return the clock that is on. Raise RuntimeError if there is none."""
+    if _clock is None:
+        raise RuntimeError("this needs virtual time: use it in a test with schedules, or in virtual_time()")
+    return _clock
+
+
+def _now() -> int:
+    return active_clock().monotonic_ns()
+
+
+def _wall() -> int:
+    clock = active_clock()
+    return clock.monotonic_ns() + clock.offset
+
+
+def _read(clock: Callable[[], int]) -> Callable[[], float]:
+    return lambda: clock() / SECOND
+
+
+def _with_now(name: str, argument: int) -> Callable[..., Any]:
+    """Return the function of the module time, whose last argument is the present time if it is missing."""
+    original = original_of(getattr(time, name))
+
+    def function(*args: Any) -> Any:
+        if len(args) <= argument or args[argument] is None:
+            present: Any = _wall() // SECOND
+            if name in ("asctime", "strftime"):
+                present = time.localtime(present)
+            args = (*args[:argument], present)
+        return original(*args)
+
+    return function
+
+
+def _at(present: int, kind: type[datetime.datetime], zone: datetime.tzinfo | None) -> datetime.datetime:
+    return kind.fromtimestamp(present // SECOND, zone).replace(microsecond=present % SECOND // 1000)
+
+
+def _datetime_now(cls: type[datetime.datetime], tz: datetime.tzinfo | None = None) -> datetime.datetime:
+    return _at(_wall(), cls, tz)
+
+
+def _datetime_utcnow(cls: type[datetime.datetime]) -> datetime.datetime:
+    return _at(_wall(), cls, datetime.timezone.utc).replace(tzinfo=None)
+
+
+def _replacements() -> dict[str, Callable[..., Any]]:
+    found: dict[str, Callable[..., Any]] = {}
+    for names, clock in (("monotonic perf_counter", _now), ("time", _wall)):
+        for name in names.split():
+            found |= {name: _read(clock), f"{name}_ns": clock}
+    for name, argument in {"localtime": 0, "gmtime": 0, "ctime": 0, "asctime": 0, "strftime": 1}.items():
+        found[name] = _with_now(name, argument)
+    return found
+
+
+@contextmanager
+def clocks_replaced() -> Iterator[None]:
+    """In the block the clocks of the standard library are the virtual one, which must be on when they are
+    read by a tasklet; while it is not, they are their own."""
+    undo: list[Callable[[], object]] = []
+    try:
+        for name, function in _replacements().items():
+            original = getattr(time, name)
+            restore = take_place(original, _unless_off(function, original_of(original)))
+            if restore is not None:
+                undo.append(restore)
+        for name, method in {"now": _datetime_now, "utcnow": _datetime_utcnow}.items():
+            before = vars(datetime.datetime)[name]
+            set_in_type(datetime.datetime, name, classmethod(_method_unless_off(method, before)))
+            undo.append(partial(set_in_type, datetime.datetime, name, before))
+        yield
+    finally:
+        for step in reversed(undo):
+            step()
+
+
+def _unless_off(function: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    def either(*args: Any, **kwargs: Any) -> Any:
+        return (original if _clock is None else function)(*args, **kwargs)
+
+    return either
+
+
+def _method_unless_off(method: Callable[..., Any], before: Any) -> Callable[..., Any]:
+    def either(cls: type, *args: Any, **kwargs: Any) -> Any:
+        if _clock is None:
+            return before.__get__(None, cls)(*args, **kwargs)
+        return method(cls, *args, **kwargs)
+
+    return either
+
+
+@contextmanager
+def clock_on(clock: Clock) -> Iterator[Clock]:
+    """In the block this clock is on."""
+    global _clock
+    if _clock is not None:
+        raise RuntimeError("time is virtual already")
+    clock.start()
+    _clock = clock
+    try:
+        yield clock
+    finally:
+        _clock = None
+        with suppress(BaseException):
+            clock.stop()
+
+
+@contextmanager
+def virtual_time() -> Iterator[None]:
+    """In the block time stands still while any tasklet of this thread can go on, and jumps to the next timer
+    when all wait: sleeps and timeouts take no time. The clocks of `time` and `datetime` agree with it.
+
+    Time stands still while a call runs in another thread. Other threads and processes have the system's
+    clock. With the patch (`patch_all()`), threads are tasklets and have the virtual one.
+    """
+    with clocks_replaced(), clock_on(Clock()):
+        yield
+
+
+def advance(seconds: float) -> None:
+    """Let that much virtual time pass, and everything happen that is due until then."""
+    active_clock()
+    if seconds:
+        sleep(seconds)
+    until_idle()
+
+
+def until_idle() -> None:
+    """Wait until all other tasklets wait for time to pass, for a descriptor or for one another."""
+    active_clock()
+    sleep(1e-9)
