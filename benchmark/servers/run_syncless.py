@@ -1,7 +1,8 @@
 """syncless: run_syncless.py PORT APPLICATION [WORKERS [ACCESS LOG [STANDBY THREADS]]]; "logged" is hello with
 the access log on stdout, "counted" is hello whose requests are counted as for metrics, without the thread
-that reads the counts, "patched" is hello under the patch; " unrecorded" behind a name: no wait of a request
-is recorded"""
+that reads the counts, "untraced" is hello with OpenTelemetry and no request traced, "traced" with all of
+them, both without the thread that sends, "patched" is hello under the patch; " unrecorded" behind a name: no
+wait of a request is recorded"""
 
 import os
 import sys
@@ -21,6 +22,13 @@ if name == "counted":
     server = Server(named(name), port=port)
     server.counters = Counters(bytearray(CELLS * 8))
     server.run(quiet=True)
+elif name in ("untraced", "traced"):
+    from syncless.server.otel.exporter import Exporter
+
+    Exporter.start = Exporter.begin_stop = Exporter.close = lambda *arguments: None  # type: ignore[assignment]
+    Exporter.is_over = True  # type: ignore[assignment, method-assign]
+    os.environ["OTEL_TRACES_SAMPLER"] = f"parentbased_always_{'on' if name == 'traced' else 'off'}"
+    Server(named("hello"), port=port, otel=True).run(quiet=True)
 else:
     serve(
         named(name, syncless.sleep),
