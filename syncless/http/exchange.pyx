@@ -138,7 +138,7 @@ cdef class Exchange(Tasklet):
         if self.ids is not None:
             self.ids = None
         if listener.parents_count:
-            if request.field_keys == NULL:
+            if request.values is None:              # its fields lie elsewhere
                 return self.ask_tracer(request.get("traceparent", TRACEPARENT), sampled)
             found = PyDict_GetItemWithError(request.values, <object> request.field_keys[TRACEPARENT])
         if found != NULL:
