@@ -66,11 +66,13 @@ def _describe(wait: Wait, attributes: dict[str, str | int]) -> tuple[str, bool]:
     system = SYSTEMS.get(SERVICES.get(port, ""), "")
     if wait.query or system:
         attributes["db.system.name"] = system or "other_sql"
-        operation = wait.query.split(None, 1)[0].upper() if wait.query.strip() else ""
+        operation = next(iter(wait.query.split(None, 1)), "").upper()
         if wait.query:
             attributes["db.query.text"] = wait.query
         if operation.isalpha():
             attributes["db.operation.name"] = operation
+        else:
+            operation = ""
         where = f"{host}:{port}" if port else host
         return " ".join(filter(None, (operation, where))) or "query", True
     if host:
