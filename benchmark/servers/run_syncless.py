@@ -16,19 +16,19 @@ port, name = int(sys.argv[1]), sys.argv[2].removesuffix(" unrecorded")
 workers = int((sys.argv[3:] or ["0"])[0])
 log = (sys.argv[4:] or [True if name == "logged" else None])[0] or None
 standby = int((sys.argv[5:] or ["0"])[0])
+is_told = name in ("untraced", "traced")
+if is_told:
+    from syncless.server.otel.exporter import Exporter
+
+    Exporter.start = Exporter.begin_stop = Exporter.close = lambda *arguments: None
+    Exporter.is_over = True
+    os.environ["OTEL_TRACES_SAMPLER"] = f"parentbased_always_{'on' if name == 'traced' else 'off'}"
 if name == "counted":
     from syncless.http.listener import CELLS, Counters
 
     server = Server(named(name), port=port)
     server.counters = Counters(bytearray(CELLS * 8))
     server.run(quiet=True)
-elif name in ("untraced", "traced"):
-    from syncless.server.otel.exporter import Exporter
-
-    Exporter.start = Exporter.begin_stop = Exporter.close = lambda *arguments: None  # type: ignore[assignment]
-    Exporter.is_over = True  # type: ignore[assignment, method-assign]
-    os.environ["OTEL_TRACES_SAMPLER"] = f"parentbased_always_{'on' if name == 'traced' else 'off'}"
-    Server(named("hello"), port=port, otel=True).run(quiet=True)
 else:
     serve(
         named(name, syncless.sleep),
@@ -39,6 +39,7 @@ else:
         patch=standby > 0 or name in ("database", "django database", "patched"),
         standby_threads=standby,
         recorded_waits=64 if name == sys.argv[2] else 0,
+        otel=is_told,
         http2="cleartext" if name.startswith("http2") else "off",
         certfile=os.environ.get("CERTFILE"),
         keyfile=os.environ.get("KEYFILE"),

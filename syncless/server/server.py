@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from syncless.http.log.slowrequests import SlowRequests
     from syncless.server.arguments import LimitOptions
     from syncless.server.otel.telemetry import Telemetry
+    from syncless.server.status.reporter import Reporter
 
 Self = TypeVar("Self", bound="Server")
 
@@ -202,6 +203,8 @@ class Server:
             self.lanes.insert(0, standby.StandBy(standby_threads, self.limits.held_seconds))
         self.counters: Counters | None = None
         """Where its requests are counted, if anybody wants to know; set before it starts."""
+        self.reporter: Reporter | None = None
+        """Knows its figures, if anybody wants to; set before it starts."""
         self.pages: dict[str, Any] = {}
         """WSGI callables by their path, for paths that are not the application's; set before it starts."""
         self._opened: Opened = []
@@ -250,7 +253,7 @@ class Server:
             if bound is not None:
                 bound()
             if self.otel or any(name.startswith("OTEL_EXPORTER_OTLP_") for name in os.environ):
-                self.telemetry = import_module("syncless.server.otel.telemetry").of_option(self.otel)
+                self.telemetry = import_module("syncless.server.otel.telemetry").of_option(self.otel, self)
             self.request_slots.begin()
             self.application.begin(self)
             served = [Served(sock, tls, self.application_at(sock.getsockname())) for sock, tls in opened]

@@ -89,6 +89,20 @@ class Collector:
         handler.wfile.write(text)
 
     @property
+    def readings(self):
+        """Of metrics: (resource, {name: metric}) of each message."""
+        with self.lock:
+            taken = [message for path, message in self.taken if path == "/v1/metrics"]
+        return [
+            (
+                as_dict(group.resource.attributes),
+                {metric.name: metric for scope in group.scope_metrics for metric in scope.metrics},
+            )
+            for message in taken
+            for group in message.resource_metrics
+        ]
+
+    @property
     def spans(self):
         with self.lock:
             taken = [message for path, message in self.taken if path == "/v1/traces"]

@@ -23,6 +23,11 @@ def hello(environ, start_response):
     return [b"ok"]
 
 
+@pytest.fixture(autouse=True)
+def spans_alone(monkeypatch):
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+
+
 @pytest.fixture
 def quick(monkeypatch):
     """What waits is sent at once, and again soon."""

@@ -61,6 +61,9 @@ class Backlog(Generic[Item]):
         if number + 1 == self._batch:
             self._full()
 
+    def end(self) -> None:
+        """The server stops."""
+
     def take(self) -> list[Item]:
         """Return the oldest, as many as a message has at most."""
         taken: list[Item] = []
@@ -69,6 +72,26 @@ class Backlog(Generic[Item]):
                 taken.append(self._items.popleft())
         self.since = time.monotonic()
         return taken
+
+
+class Clock(Backlog[int]):
+    """Clock(interval): has one record each time that so many seconds have passed, the moment (ns since 1970)
+    at which figures are to be read; and one when the server stops."""
+
+    def __init__(self, interval: float):
+        super().__init__(1, 1, lambda: None)
+        self._interval = interval
+        self._next = time.monotonic() + interval
+
+    def __len__(self) -> int:
+        return int(time.monotonic() >= self._next)
+
+    def take(self) -> list[int]:
+        self._next = time.monotonic() + self._interval
+        return [time.time_ns()]
+
+    def end(self) -> None:
+        self._next, self._interval = 0.0, float("inf")
 
 
 class Message(NamedTuple):
@@ -217,8 +240,14 @@ class Exporter:
 
     def begin_stop(self, seconds: float) -> None:
         """From now on send what is left, for at most so many seconds."""
+        for outlet in self.outlets:
+            outlet.backlog.end()
         self._ends = time.monotonic() + seconds
         self.wake()
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._ends < float("inf")
 
     @property
     def is_over(self) -> bool:
@@ -238,7 +267,7 @@ class Exporter:
     def _step(self, woken: int) -> bool:
         """Send what is due, or wait. Return False when all is over."""
         now = time.monotonic()
-        if self._ends < float("inf"):
+        if self._is_ending:
             return self._finish(woken)
         due = [outlet for outlet in self.outlets if outlet.is_due(now)]
         for outlet in due:

@@ -10,14 +10,18 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE as CUMULATIVE
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as Message
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 import syncless
+from syncless.http.listener import SECONDS
 from syncless.server.otel.tracer import Ended
 from syncless.server.otel.waits import parts
+from syncless.server.status.metrics import DURATION, Family, families
 
 METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"}
 """Those that are told as they are; of others there may be any number."""
@@ -76,6 +80,18 @@ class Messages:
             self._add(scope.spans, one)
         return bytes(message.SerializeToString())
 
+    def metrics(self, figures: Mapping[str, Any], began: int, now: int, has_sdk: bool) -> bytes:
+        """`has_sdk`: the SDK of the application counts requests by the same conventions."""
+        message = ExportMetricsServiceRequest()
+        group = message.resource_metrics.add()
+        group.resource.attributes.extend(pairs(self.resource))
+        scope = group.scope_metrics.add()
+        scope.scope.name, scope.scope.version = "syncless", syncless.__version__
+        for family in families(figures):
+            if not (has_sdk and family.name in OTHER_NAMES):
+                add_metric(scope.metrics, family, began, now)
+        return bytes(message.SerializeToString())
+
     def _add(self, spans: Any, ended: Ended) -> None:
         ids = ended.span.ids
         trace = bytes.fromhex(ids.trace_id)
@@ -110,6 +126,45 @@ class Messages:
                 end_time_unix_nano=start + int(part.seconds * 1e9),
                 attributes=pairs(part.attributes),
             )
+
+
+UNITS = {"_seconds": "s", "_bytes": "By"}
+"""End of a metric's name -> its unit."""
+OTHER_NAMES = {
+    DURATION: "http.server.request.duration",
+    "syncless_running_requests": "http.server.active_requests",
+}
+"""Metrics for which there are conventions; the others have the names that Prometheus would give them back."""
+
+
+def add_metric(metrics: Any, family: Family, began: int, now: int) -> None:
+    """Add a metric; its counts are those since `began` (ns since 1970)."""
+    name = OTHER_NAMES.get(family.name, family.name.replace("syncless_", "syncless.", 1))
+    unit = next((unit for end, unit in UNITS.items() if family.name.endswith(end)), "")
+    metric = metrics.add(name=name, description=family.text, unit=unit)
+    if family.kind == "histogram":
+        metric.histogram.aggregation_temporality = CUMULATIVE
+        metric.histogram.data_points.add(
+            start_time_unix_nano=began,
+            time_unix_nano=now,
+            count=sum(family.counts),
+            sum=family.total,
+            bucket_counts=family.counts,
+            explicit_bounds=SECONDS,
+        )
+        return
+    if family.kind == "counter":
+        metric.sum.aggregation_temporality, metric.sum.is_monotonic = CUMULATIVE, True
+    elif name == OTHER_NAMES["syncless_running_requests"]:
+        metric.sum.aggregation_temporality = CUMULATIVE
+    points = metric.gauge.data_points if not metric.HasField("sum") else metric.sum.data_points
+    for values, number in family.points:
+        points.add(
+            attributes=pairs(dict(zip(family.labels, values, strict=True))),
+            start_time_unix_nano=began if metric.HasField("sum") else 0,
+            time_unix_nano=now,
+            as_double=number,
+        )
 
 
 def describe(ended: Ended) -> tuple[str, dict[str, str | int]]:

@@ -9,14 +9,17 @@ import time
 import uuid
 from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
 import syncless
 from syncless._core.current import sleep
 from syncless.http.listener import Listener
 from syncless.http.log.errorlog import warn
 from syncless.server.otel import settings
-from syncless.server.otel.exporter import Backlog, Exporter, Outlet
+from syncless.server.otel.exporter import Backlog, Clock, Exporter, Outlet
 from syncless.server.otel.tracer import Ended, Tracer
+from syncless.server.status.reporter import Reporter
+from syncless.server.status.scoreboard import Scoreboard
 
 LAST_SECONDS = 2.0
 """For which a stopping server sends what is left."""
@@ -24,10 +27,11 @@ MISSING = "OpenTelemetry needs the package opentelemetry-proto: pip install 'syn
 
 
 class Telemetry:
-    """Telemetry(endpoint): `endpoint` is that of the option, or "" for that of the variables. Raise
-    ValueError if it is no URL, ImportError without the package."""
+    """Telemetry(server, endpoint): of a server whose listeners are not made yet. `endpoint` is that of the
+    option, or "" for that of the variables. Raise ValueError if it is no URL, ImportError without the
+    package."""
 
-    def __init__(self, endpoint: str = ""):
+    def __init__(self, server: Any, endpoint: str = ""):
         self._settings = settings.read(endpoint, lambda words: warn(f"OpenTelemetry: {words}"))
         try:
             messages = import_module("syncless.server.otel.messages")
@@ -43,6 +47,21 @@ class Telemetry:
                 Outlet(target, "spans", backlog, self._settings.delay, self._messages.traces)
             )
             self._tracer = Tracer(self._settings.share, self._settings.parents, backlog.put)
+        target = self._settings.targets.get("metrics")
+        if target is not None:
+            self._add_metrics(target, server)
+
+    def _add_metrics(self, target: settings.Target, server: Any) -> None:
+        if server.reporter is None:  # there is no status page
+            Reporter(server, Scoreboard(1).row(1))
+        began, reporter = time.time_ns(), server.reporter
+
+        def encode(moments: list[int]) -> bytes:
+            has_sdk = "opentelemetry.sdk.metrics" in sys.modules  # which counts requests, too
+            return bytes(self._messages.metrics(reporter.figures(), began, moments[-1], has_sdk))
+
+        clock = Clock(self._settings.metric_interval)
+        self.exporter.outlets.append(Outlet(target, "metrics", clock, 0.0, encode))
 
     def _backlog(self) -> Backlog[Ended]:
         return Backlog(self._settings.queue, self._settings.batch, self.exporter.wake)
@@ -76,15 +95,15 @@ class Telemetry:
         self.exporter.close()
 
 
-def of_option(wanted: bool | str | None) -> Telemetry | None:
+def of_option(wanted: bool | str | None, server: Any) -> Telemetry | None:
     """Return what the option `otel` asks for: a URL, True, False, or None for what the variables say."""
     if wanted is False or settings.is_disabled():
         return None
     if wanted is not None:
-        return Telemetry("" if wanted is True else wanted)
+        return Telemetry(server, "" if wanted is True else wanted)
     if not settings.is_asked_for() or "opentelemetry.sdk" in sys.modules:
         return None  # a program that has the SDK sends its own
     try:
-        return Telemetry()
+        return Telemetry(server)
     except ImportError:
         return None  # the variables may be meant for others
