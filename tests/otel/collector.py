@@ -103,6 +103,19 @@ class Collector:
         ]
 
     @property
+    def logs(self):
+        """(record, its attributes) of all."""
+        with self.lock:
+            taken = [message for path, message in self.taken if path == "/v1/logs"]
+        return [
+            (record, as_dict(record.attributes))
+            for message in taken
+            for group in message.resource_logs
+            for scope in group.scope_logs
+            for record in scope.log_records
+        ]
+
+    @property
     def spans(self):
         with self.lock:
             taken = [message for path, message in self.taken if path == "/v1/traces"]

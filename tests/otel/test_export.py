@@ -26,6 +26,7 @@ def hello(environ, start_response):
 @pytest.fixture(autouse=True)
 def spans_alone(monkeypatch):
     monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    monkeypatch.setenv("OTEL_LOGS_EXPORTER", "none")
 
 
 @pytest.fixture

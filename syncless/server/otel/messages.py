@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -19,6 +20,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 import syncless
 from syncless.http.listener import SECONDS
+from syncless.http.log.errorlog import DEBUG, ERROR, INFO, LEVELS, WARNING
+from syncless.server.otel.logs import Entry
 from syncless.server.otel.tracer import Ended
 from syncless.server.otel.waits import parts
 from syncless.server.status.metrics import DURATION, Family, families
@@ -92,6 +95,34 @@ class Messages:
                 add_metric(scope.metrics, family, began, now)
         return bytes(message.SerializeToString())
 
+    def logs(self, entries: Iterable[Entry]) -> bytes:
+        message = ExportLogsServiceRequest()
+        group = message.resource_logs.add()
+        group.resource.attributes.extend(pairs(self.resource))
+        scope = group.scope_logs.add()
+        scope.scope.name, scope.scope.version = "syncless", syncless.__version__
+        for entry in entries:
+            told = scope.log_records.add(
+                time_unix_nano=entry.time,
+                observed_time_unix_nano=entry.time,
+                severity_number=SEVERITIES[entry.level],
+                severity_text=LEVELS[entry.level],
+                body=value_of(entry.message),
+                attributes=pairs(
+                    {
+                        "syncless.request_id": entry.request,
+                        "exception.type": entry.error,
+                        "exception.message": entry.text,
+                        "exception.stacktrace": entry.stack[-LONGEST:],
+                    }
+                ),
+            )
+            if entry.traceparent:
+                told.trace_id = bytes.fromhex(entry.traceparent[3:35])
+                told.span_id = bytes.fromhex(entry.traceparent[36:52])
+                told.flags = int(entry.traceparent[53:55], 16)
+        return bytes(message.SerializeToString())
+
     def _add(self, spans: Any, ended: Ended) -> None:
         ids = ended.span.ids
         trace = bytes.fromhex(ids.trace_id)
@@ -128,6 +159,8 @@ class Messages:
             )
 
 
+SEVERITIES = {DEBUG: 5, INFO: 9, WARNING: 13, ERROR: 17}
+"""OpenTelemetry's numbers for the levels of the error log."""
 UNITS = {"_seconds": "s", "_bytes": "By"}
 """End of a metric's name -> its unit."""
 OTHER_NAMES = {

@@ -17,6 +17,7 @@ from syncless.http.listener import Listener
 from syncless.http.log.errorlog import warn
 from syncless.server.otel import settings
 from syncless.server.otel.exporter import Backlog, Clock, Exporter, Outlet
+from syncless.server.otel.logs import Entry, observer
 from syncless.server.otel.tracer import Ended, Tracer
 from syncless.server.status.reporter import Reporter
 from syncless.server.status.scoreboard import Scoreboard
@@ -50,6 +51,13 @@ class Telemetry:
         target = self._settings.targets.get("metrics")
         if target is not None:
             self._add_metrics(target, server)
+        target = self._settings.targets.get("logs")
+        if target is not None:
+            entries: Backlog[Entry] = self._backlog()
+            self.exporter.outlets.append(
+                Outlet(target, "log entries", entries, self._settings.delay, self._messages.logs)
+            )
+            server.logs.errors.also = observer(entries.put)
 
     def _add_metrics(self, target: settings.Target, server: Any) -> None:
         if server.reporter is None:  # there is no status page
@@ -63,7 +71,7 @@ class Telemetry:
         clock = Clock(self._settings.metric_interval)
         self.exporter.outlets.append(Outlet(target, "metrics", clock, 0.0, encode))
 
-    def _backlog(self) -> Backlog[Ended]:
+    def _backlog(self) -> Backlog[Any]:
         return Backlog(self._settings.queue, self._settings.batch, self.exporter.wake)
 
     def _resource(self) -> dict[str, str | int]:
