@@ -12,7 +12,6 @@ import os
 import re
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItemWithError
 from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -53,6 +52,10 @@ include "exchange/upgrade.pxi"
 include "exchange/ids.pxi"
 
 cdef int TRACEPARENT = known_field("traceparent")
+
+cdef extern from "Python.h":
+    # borrowed; without a look for an error, which a dict of str never has
+    PyObject* value_in "PyDict_GetItemWithError"(PyObject* values, PyObject* key)
 
 
 ctypedef int (*Unchecked)(Exchange exchange) noexcept       # negative: an exception is set
@@ -131,19 +134,17 @@ cdef class Exchange(Tasklet):
 
     cdef int begin_span(self) except -1:
         """If it is to be traced."""
-        cdef Listener listener = self.listener
-        cdef Request request = self.request
-        cdef bint sampled = listener.draw()
+        cdef bint sampled = self.listener.draw()
         cdef PyObject* found = NULL
         if self.ids is not None:
             self.ids = None
-        if listener.parents_count:
-            if request.values is None:              # its fields lie elsewhere
-                return self.ask_tracer(request.get("traceparent", TRACEPARENT), sampled)
-            found = PyDict_GetItemWithError(request.values, <object> request.field_keys[TRACEPARENT])
+        if self.listener.parents_count:
+            if self.request.values is None:         # its fields lie elsewhere
+                return self.ask_tracer(self.request.get("traceparent", TRACEPARENT), sampled)
+            found = value_in(<PyObject*> self.request.values, self.request.field_keys[TRACEPARENT])
         if found != NULL:
             return self.ask_tracer(<object> found, sampled)
-        if sampled or listener.tells_all:
+        if sampled or self.listener.tells_all:
             return self.ask_tracer(None, sampled)
         return 0
 
