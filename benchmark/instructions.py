@@ -6,6 +6,7 @@ The client sends one piece at a time and reads the answer, so each piece needs a
 than those of a server that finds many requests ready, but they are exact. ``keepalive+counted`` is the load
 with requests counted as for metrics, ``keepalive+logged`` with the access log, ``keepalive+asgi`` with ASGI,
 ``keepalive+patched`` with the patch, ``keepalive+standby`` with the patch and a thread that stands by,
+``keepalive+untraced`` and ``keepalive+traced`` with OpenTelemetry and none or all of the requests traced,
 ``"keepalive+hello unrecorded"`` without the record of its waits.
 ``--tree`` counts another built checkout, to compare a change with the state before it.
 ``make bench ARGS=instructions`` counts the loads that have a budget, and fails if one needs more, or if what

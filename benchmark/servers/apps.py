@@ -277,6 +277,8 @@ def named(name, sleep=time.sleep):
         "tls": lambda: hello,
         "http2 big": lambda: big,
         "counted": lambda: hello,
+        "untraced": lambda: hello,
+        "traced": lambda: hello,
         "sleep": lambda: sleeping(sleep),
         "big": lambda: big,
         "json": lambda: posted,

@@ -54,13 +54,15 @@ cdef class Exchange(Tasklet):
     cdef Thrown gone                # the ClientGone that was thrown at it; None otherwise
     cdef int64_t started            # ns
     cdef double queued              # seconds, as a trusted proxy tells; negative: it does not
-    cdef readonly object ids        # RequestIds, where the listener gives them, else None
+    cdef readonly object ids        # RequestIds, where the listener gives them or traces it, else None
+    cdef object span                # of the listener's tracer, while the request is traced
     cdef int64_t own_id             # 0: nobody has asked for it
 
     # each kind of application defines these
     cdef int respond(self) noexcept
     cdef int forget(self) except -1
     cdef int tell_ids(self, str request_id, str traceparent) except -1
+    cdef int tell_trace(self, str traceparent) except -1
     cdef bint ends_with_client(self) except? -1
 
     cdef inline int begin(self, const Incoming* incoming) except -1:
@@ -96,6 +98,10 @@ cdef class Exchange(Tasklet):
 
     cdef void count(self) noexcept
     cdef int respond_within_limits(self) except -1
+    cdef int respond_in_time(self) except -1
+    cdef int begin_span(self) except -1
+    cdef int ask_tracer(self, str parent, bint sampled) except -1
+    cdef int end_span(self, Loop loop, BaseException failure) except -1
     cdef bint knows_start(self) except? -1
     cdef int look_at_start(self) except -1
     cdef int conclude(self, Loop loop, BaseException failure) except -1

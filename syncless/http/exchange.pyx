@@ -43,12 +43,19 @@ from syncless.http.errors import (
     reason_of, refusal_page,
 )
 from syncless.http.log.notices import visible
+from syncless.http.request import known_field
 from syncless.http.requestids import begin as begin_ids
 from syncless.http.trust import REQUEST_START, seconds_since
 from syncless.http.wire.wire import is_field
 
 include "exchange/upgrade.pxi"
 include "exchange/ids.pxi"
+
+cdef int TRACEPARENT = known_field("traceparent")
+
+cdef extern from "Python.h":
+    # borrowed; without a look for an error, which a dict of str never has
+    PyObject* value_in "PyDict_GetItemWithError"(PyObject* values, PyObject* key)
 
 
 ctypedef int (*Unchecked)(Exchange exchange) noexcept       # negative: an exception is set
@@ -62,6 +69,7 @@ cdef class Exchange(Tasklet):
                  that no line of this file is in the traceback)
     forget()     the request is over: drops everything that the client sent
     tell_ids()   gives its IDs to the application, which is not called yet
+    tell_trace() gives it this traceparent as that of the client
     ends_with_client()   whether ClientGone is raised in all of it (Server's on_hangup)
     """
 
@@ -79,6 +87,9 @@ cdef class Exchange(Tasklet):
         return 0
 
     cdef int tell_ids(self, str request_id, str traceparent) except -1:
+        return 0
+
+    cdef int tell_trace(self, str traceparent) except -1:
         return 0
 
     cdef bint ends_with_client(self) except? -1:
@@ -99,7 +110,7 @@ cdef class Exchange(Tasklet):
         else:
             outcome = self.respond()
         if (
-            outcome < 0 or self.upgraded or not self.body.framing.ended
+            outcome or self.upgraded or not self.body.framing.ended
             or self.listener.access_log is not None or loop.orphan is self
             or self.listener.slow_ns != NEVER and monotonic_ns() - self.started >= self.listener.slow_ns
         ):
@@ -112,12 +123,62 @@ cdef class Exchange(Tasklet):
         return 0                                    # the client has been told
 
     cdef int respond_within_limits(self) except -1:
+        """Return 1 if something is to be done at its end."""
+        if self.listener.tracer is not None:
+            self.begin_span()
+        if self.listener.always_bounds or self.too_large:
+            self.respond_in_time()
+        elif self.respond() < 0:
+            return -1                               # with its error
+        return self.span is not None
+
+    cdef int begin_span(self) except -1:
+        """If it is to be traced."""
+        cdef bint sampled = self.listener.draw()
+        cdef PyObject* found = NULL
+        if self.ids is not None:
+            self.ids = None
+        if self.listener.parents_count:
+            if self.request.values is None:         # its fields lie elsewhere
+                return self.ask_tracer(self.request.get("traceparent", TRACEPARENT), sampled)
+            found = value_in(<PyObject*> self.request.values, self.request.field_keys[TRACEPARENT])
+        if found != NULL:
+            return self.ask_tracer(<object> found, sampled)
+        if sampled or self.listener.tells_all:
+            return self.ask_tracer(None, sampled)
+        return 0
+
+    cdef int ask_tracer(self, str parent, bint sampled) except -1:
+        """`parent`: its traceparent."""
+        if parent is None and not (sampled or self.listener.tells_all):
+            return 0
+        if parent is not None and self.listener.parents_decide and parent.endswith("-00"):
+            return 0
+        self.span = self.listener.tracer.begin(self, parent, sampled)
+        if self.span is not None:
+            self.ids = self.span.ids
+            self.tell_trace(self.ids.traceparent)
+        return 0
+
+    cdef int end_span(self, Loop loop, BaseException failure) except -1:
+        cdef int code = self.response.code
+        span, self.span = self.span, None
+        try:
+            self.listener.tracer.end(
+                span, self, self.request, code if self.response.committed else 0,
+                monotonic_ns() - self.started, failure)
+        except BaseException as error:
+            loop.report(self, error)
+        return 0
+
+    cdef int respond_in_time(self) except -1:
         cdef double seconds = self.listener.limits.request_ns / 1e9
         cdef BaseException failure = None
         cdef object clock = None
         if self.listener.request_ids:
-            given = self.request.field("traceparent") if self.peer.trusted else None
-            self.ids = begin_ids(self.id, given)
+            if self.span is None:
+                given = self.request.field("traceparent") if self.peer.trusted else None
+                self.ids = begin_ids(self.id, given)
             self.tell_ids(self.ids.request_id, self.ids.traceparent)
         if self.knows_start():
             self.look_at_start()
@@ -175,6 +236,8 @@ cdef class Exchange(Tasklet):
             self.log_access(loop)
         if self.listener.slow_ns != NEVER and not self.upgraded:
             self.report_slow(loop)
+        if self.span is not None:
+            self.end_span(loop, failure)
         self._exception = failure                   # until the object is used again
         return 0
 

@@ -3,7 +3,7 @@ files of listener/."""
 
 from cpython.object cimport PyObject
 cimport cython
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from syncless._core.cpython.threadlocal cimport Slots
 from syncless._core.linked cimport LinkedList, Node
@@ -244,7 +244,14 @@ cdef class Listener:
     cdef bint request_ids               # each request is given its IDs before it begins
     cdef Slots request_slots            # those of the server; None: requests take none
     cdef object context                 # copied for each request: these Slots are the only variable in it
-    cdef bint bounds                    # any of these, or a request may be ended before its time
+    cdef object tracer                  # makes spans of requests (server/otel/tracer.py), or None
+    cdef bint parents_count             # a request's traceparent says of which trace it is,
+    cdef bint parents_decide            # and whether it is traced
+    cdef bint tells_all                 # the tracer is told of the others, too
+    cdef uint64_t traced_below          # a request is traced if `random` is not above this; 0: none is
+    cdef uint64_t random                # never 0
+    cdef bint always_bounds             # any of these, or a request may be ended before its time
+    cdef bint bounds                    # or it may be traced
     cdef readonly bint stopping         # every response closes its connection
     # what they share
     cdef public tuple place             # SERVER_NAME, and SERVER_PORT or ""
@@ -273,6 +280,13 @@ cdef class Listener:
     cdef Runnable acceptor              # while connections are accepted
     cdef dict complaints                # about what the system is short of: ns, not before then again
     cdef bint starved                   # a connection waits in the backlog because there are too many
+
+    cdef inline bint draw(self) noexcept:
+        """Whether to trace a request that is of no other trace; by Marsaglia's xorshift."""
+        self.random ^= self.random << 13
+        self.random ^= self.random >> 7
+        self.random ^= self.random << 17
+        return self.random <= self.traced_below and self.traced_below
 
     cdef Py_ssize_t all_connections(self) noexcept
     cdef int64_t all_held(self) noexcept

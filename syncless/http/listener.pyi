@@ -80,6 +80,10 @@ class Listener:
         request_ids: bool = False,
         request_slots: Slots | None = None,
     ) -> None: ...
+    def trace(self, tracer: object, share: float, parents: str, tells_all: bool) -> None:
+        """Have `tracer` make a span for this share of the requests. `parents`: the traceparent of a request
+        "decide"s whether it is traced, only "count"s as the trace of which it is a part, or is "ignored".
+        `tells_all`: the tracer is told of requests that are not traced, too."""
     def report_slow(self, slow_requests: SlowRequests) -> None:
         """Pass each request that takes at least `slow_requests.seconds` to `slow_requests` when it ends."""
     def stop(self) -> None: ...

@@ -14,7 +14,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 cimport cython
-from libc.stdint cimport INT64_MAX, int64_t
+from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint64_t
 from libc.string cimport memcmp, memcpy
 from libc.time cimport time as seconds_now
 
@@ -30,6 +30,7 @@ from syncless.http.wire.wire cimport (
     dates_at,
 )
 
+import os
 from contextvars import Context
 
 from syncless._core.cpython.threadlocal import use_slots
@@ -71,7 +72,7 @@ cdef class Listener:
         self.recorded_waits = int(limits.recorded_waits)
         self.cancel_seconds = limits.cancel_seconds
         self.trusted_fields = trusted_fields
-        self.bounds = (
+        self.bounds = self.always_bounds = (
             self.limits.request_ns or request_ids or on_hangup != ON_HANGUP[0]
             or trusted is not None and REQUEST_START in trusted_fields)
         self.access_log = access_log
@@ -101,6 +102,18 @@ cdef class Listener:
         """Pass each request that takes at least `slow_requests.seconds` to `slow_requests` when it ends."""
         self.slow_requests = slow_requests
         self.slow_ns = <int64_t> (slow_requests.seconds * 1e9)
+
+    def trace(self, tracer, double share, str parents, bint tells_all) -> None:
+        """Have `tracer` make a span for this share of the requests. `parents`: the traceparent of a request
+        "decide"s whether it is traced, only "count"s as the trace of which it is a part, or is "ignored".
+        `tells_all`: the tracer is told of requests that are not traced, too."""
+        self.tracer = tracer
+        self.traced_below = UINT64_MAX if share >= 1 else <uint64_t> (share * 2.0 ** 64)
+        self.parents_decide = parents == "decide"
+        self.parents_count = parents != "ignored"
+        self.tells_all = tells_all
+        self.random = int.from_bytes(os.urandom(8), "little") | 1
+        self.bounds = True
 
     def stop(self) -> None:
         """From now on every response closes its connection."""

@@ -78,6 +78,11 @@ cdef class Request:
             variables[name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + name] = value
         return variables
 
+    def left(self, str key not None):
+        """Return what the application, or its framework, has added to what it was given under this
+        key; None without it."""
+        return None if self.values is None else self.values.get(key)
+
     def field(self, str name not None):
         """Return a header field, by its name in lower case; None without one."""
         return self.get(name, KNOWN.get(name, HEAD_UNKNOWN))
@@ -99,6 +104,11 @@ cdef class Request:
     @property
     def query(self):
         return self.part(QUERY)
+
+    @property
+    def version(self):
+        """The protocol's, such as HTTP/1.1."""
+        return self.part(VERSION)
 
     @property
     def client(self):

@@ -113,5 +113,6 @@ class ServerOptions(LimitOptions, total=False):
     error_log_format: str
     slow_request: float
     request_ids: bool
+    otel: bool | str | None
     multiprocess: bool
     limits: Limits | None

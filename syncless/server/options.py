@@ -367,6 +367,12 @@ OPTIONS = {  # heading -> options
             "application, in log records and in logged tracebacks", call=
             "True gives each request an ID and a traceparent, from a trusted proxy or new: for the "
             "application, in a context variable and in the logs (see docs/howto/logging.md)"),
+        Option("otel", None, "URL", bare="", text=
+            "send a span of each traced request, with its waits, metrics and errors to this OpenTelemetry "
+            "collector (default: what the variables OTEL_... say; needs syncless[otel])",
+            type="bool | str | None", call=
+            "True, or the URL of a collector, sends spans, metrics and errors to OpenTelemetry; None "
+            "does so if the variables OTEL_... ask for it, False never (see docs/howto/tracing.md)"),
         Option("log_level", None, where=COMMAND, choices=(*NAMED,), text=
             "lowest level that the error log records (default: all levels); warning and above also hide "
             "the addresses"),

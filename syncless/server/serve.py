@@ -158,6 +158,8 @@ def serve(
       none).
     - `request_ids`: True gives each request an ID and a traceparent, from a trusted proxy or new: for the
       application, in a context variable and in the logs (see docs/howto/logging.md).
+    - `otel`: True, or the URL of a collector, sends spans, metrics and errors to OpenTelemetry; None does so
+      if the variables OTEL_... ask for it, False never (see docs/howto/tracing.md).
     - `logging`: a dict for `logging.config.dictConfig`. Errors go to the logger `syncless.error` if that has
       a handler.
     - `quiet`: print no addresses, and log neither events of the server nor warnings that the application

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from syncless.http.content.static.files import Paths, StaticFiles
     from syncless.http.log.slowrequests import SlowRequests
     from syncless.server.arguments import LimitOptions
+    from syncless.server.otel.telemetry import Telemetry
+    from syncless.server.status.reporter import Reporter
 
 Self = TypeVar("Self", bound="Server")
 
@@ -116,6 +118,7 @@ class Server:
         error_log_format: str = "text",
         slow_request: float = 0,
         request_ids: bool = False,
+        otel: bool | str | None = None,
         multiprocess: bool = False,
         limits: Limits | None = None,
         **overrides: Unpack[LimitOptions],
@@ -192,11 +195,16 @@ class Server:
             raise ValueError(f"on_hangup must be one of {', '.join(ON_HANGUP)}, not {on_hangup!r}")
         self.on_hangup = on_hangup
         self.request_ids = request_ids
+        self.otel = otel
+        self.telemetry: Telemetry | None = None
+        """While it is started, if anybody asks for it."""
         if standby_threads:
             standby = import_module("syncless.server.lanes.standby")
             self.lanes.insert(0, standby.StandBy(standby_threads, self.limits.held_seconds))
         self.counters: Counters | None = None
         """Where its requests are counted, if anybody wants to know; set before it starts."""
+        self.reporter: Reporter | None = None
+        """Knows its figures, if anybody wants to; set before it starts."""
         self.pages: dict[str, Any] = {}
         """WSGI callables by their path, for paths that are not the application's; set before it starts."""
         self._opened: Opened = []
@@ -244,6 +252,8 @@ class Server:
             opened = self.sockets.open()
             if bound is not None:
                 bound()
+            if self.otel or any(name.startswith("OTEL_EXPORTER_OTLP_") for name in os.environ):
+                self.telemetry = import_module("syncless.server.otel.telemetry").of_option(self.otel, self)
             self.request_slots.begin()
             self.application.begin(self)
             served = [Served(sock, tls, self.application_at(sock.getsockname())) for sock, tls in opened]
@@ -252,10 +262,12 @@ class Server:
             self._opened = opened
             for lane in self.lanes:
                 lane.start()
+            if self.telemetry is not None:
+                self.telemetry.start()
             running.begins(self)
         except BaseException:
             self._close_lanes()
-            self._opened = []
+            self._opened, self.telemetry = [], None
             self.sockets.begin_no_more(opened)
             self.sockets.close(opened)
             self.logs.close()
@@ -294,6 +306,8 @@ class Server:
         listener.counters = self.counters
         if self.slow_requests is not None:
             listener.report_slow(self.slow_requests)
+        if self.telemetry is not None:
+            self.telemetry.attach(listener)
         if self.http2 == "cleartext" or (self.http2 == "tls" and tls):
             listener.http2 = self._sessions()
         return listener
@@ -421,6 +435,9 @@ class Server:
         finally:
             running.has_stopped(self)
             self._close_lanes()
+            if self.telemetry is not None:
+                self.telemetry.stop()
+                self.telemetry = None
             if ended is not None:
                 ended()
             self.logs.close()

@@ -8,6 +8,7 @@ HTTP_EXTENSIONS: dict[str, dict[str, Any]]
 
 class ScopeRequest(Request):
     def __init__(self, scope: dict[str, Any] | None = None) -> None: ...
+    def left(self, key: str) -> Any: ...
 
 class ASGIExchange(Conversation):
     task: Any

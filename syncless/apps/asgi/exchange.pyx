@@ -130,6 +130,9 @@ cdef class ScopeRequest(Request):
                 (b"host", value.encode("latin-1")), *(one for one in scope["headers"] if one[0] != b"host")]
         return 0
 
+    def left(self, str key not None):
+        return None if self.scope is None else self.scope.get(key)
+
     cdef object get(self, str name, int known):
         cdef bytes wanted = name.encode("latin-1", "replace")
         cdef str text = None
@@ -184,6 +187,11 @@ cdef class ASGIExchange(Conversation):
 
     cdef int tell_ids(self, str request_id, str traceparent) except -1:
         self.scope["extensions"]["syncless.request"] = {"id": request_id, "traceparent": traceparent}
+        return 0
+
+    cdef int tell_trace(self, str traceparent) except -1:
+        kept = [one for one in self.scope["headers"] if one[0] != b"traceparent"]
+        self.scope["headers"] = [*kept, (b"traceparent", traceparent.encode())]
         return 0
 
     cdef str label(self):

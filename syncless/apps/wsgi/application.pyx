@@ -182,6 +182,10 @@ cdef class WSGIExchange(Exchange):
         self.request.values |= {"syncless.request_id": request_id, "syncless.traceparent": traceparent}
         return 0
 
+    cdef int tell_trace(self, str traceparent) except -1:
+        self.request.values["HTTP_TRACEPARENT"] = traceparent
+        return 0
+
     cdef bint ends_with_client(self) except? -1:
         on_hangup = self.listener.on_hangup
         return on_hangup == "stop-all" or on_hangup == "stop" and self.request.part(METHOD) in ("GET", "HEAD")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TextIO
 
@@ -123,6 +123,8 @@ class ErrorLog:
             self.stream = NonblockingText(to)
         self._begun = ""
         self._told: set[str] = set()
+        self.also: Callable[[int, str, BaseException | None, Any], object] | None = None
+        """Called with the level, message, error and request of each entry; it must not wait."""
 
     # -- entries --------------------------------------------------------------------------------------
 
@@ -159,6 +161,8 @@ class ErrorLog:
             if request is not None and request.trace_id is not None:
                 about["trace_id"] = request.trace_id
             whole = "\n  ".join([message, *rows])
+            if self.also is not None:
+                self.also(level, whole, error, request)
             if _is_handled():
                 where_it_may_wait(self._log, level, visible(whole, "\n\t"), error, about)
                 return
@@ -200,7 +204,7 @@ class ErrorLog:
             "message": message,
         }
         if error is not None:
-            record["traceback"] = _stack_of(error)
+            record["traceback"] = stack_of(error)
         return str(_json().dumps(record)) + "\n"
 
     def reopen(self) -> None:
@@ -259,7 +263,7 @@ def check_format(format: str) -> str:
 
 def _as_text(level: int, message: str, error: BaseException | None, about: dict[str, str]) -> str:
     now = time.time()
-    told = message if error is None else f"{message}\n{_stack_of(error)}"
+    told = message if error is None else f"{message}\n{stack_of(error)}"
     ids = f"[{visible(' '.join(about.values()))}] " if about else ""
     lines = visible(told, "\n\t").rstrip("\n").split("\n")
     head = f"[{_date(now, ' ')} {_zone(now)}] [{os.getpid()}] [{LEVELS[level]}] {ids}"
@@ -272,7 +276,8 @@ def _json() -> Any:
     return json
 
 
-def _stack_of(error: BaseException) -> str:
+def stack_of(error: BaseException) -> str:
+    """Return the traceback as text."""
     try:
         import traceback  # not everybody needs it
     except RuntimeError:  # another tasklet is just importing it, and this one must not wait

@@ -8,14 +8,15 @@ figures of the scoreboard are at most a second old.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import syncless
 from syncless._core.allowance import pressure
 from syncless.http.listener import SECONDS
 from syncless.server.status.scoreboard import CAUSES, PHASES, Scoreboard
 
+DURATION = "syncless_request_duration_seconds"
 COUNTERS = (
     ("accepted", "syncless_connections_accepted", "Connections accepted", 1),
     ("http2_requests", "syncless_http2_requests", "Responses to HTTP/2 requests", 1),
@@ -99,86 +100,101 @@ class Metrics:
 
     def collect(self) -> Iterator[Any]:
         """Yield the metrics; the library calls this for each reader."""
-        told, families = self._scoreboard.sum(), self._families
-        info = families.InfoMetricFamily("syncless", "The server")
+        told, library = self._scoreboard.sum(), self._families
+        info = library.InfoMetricFamily("syncless", "The server")
         info.add_metric([], {"version": syncless.__version__})
         yield info
-        for name, key, text in (
-            (
-                "syncless_requests",
-                "requests",
-                "Responses by status; 0: cut off before a response",
-            ),
-            ("syncless_refused_requests", "refused", "Requests refused by the server itself, by status"),
-        ):
-            counter = families.CounterMetricFamily(name, text, labels=["status"])
-            for status, count in sorted(told[key].items()):
-                counter.add_metric([str(status)], count)
-            yield counter
-        for name, key, text in (
-            (
-                "syncless_http2_resets",
-                "http2_resets",
-                "HTTP/2 streams reset by the server, by error",
-            ),
-            (
-                "syncless_http2_goaways",
-                "http2_goaways",
-                "HTTP/2 connections ended by the server because of an error, by error",
-            ),
-        ):
-            counter = families.CounterMetricFamily(name, text, labels=["error"])
-            for error, count in told[key].items():
-                counter.add_metric([error], count)
-            yield counter
-        for name, counts, total, text in (
-            (
-                "syncless_request_duration_seconds",
-                "latency",
-                "latency_seconds",
-                "Seconds from the head of a request to the end of its response",
-            ),
-            (
-                "syncless_queue_seconds",
-                "queue_times",
-                "queue_seconds",
-                "Seconds from the X-Request-Start of a trusted proxy to the start of the request",
-            ),
-        ):
-            histogram = families.HistogramMetricFamily(name, text)
-            buckets, below = [], 0
-            for bound, count in zip((*map(str, SECONDS), "+Inf"), told[counts], strict=True):
-                below += count
-                buckets.append((bound, below))
-            histogram.add_metric([], buckets, told[total])
-            yield histogram
-        for name, text, label, cells in (
-            ("syncless_connections", "Open connections, by phase", "phase", {one: one for one in PHASES}),
-            (
-                "syncless_parked_tasklets",
-                "Waiting tasklets, by kind of wait",
-                "waits_for",
-                {one: f"parked_{one}" for one in CAUSES},
-            ),
-        ):
-            gauge = families.GaugeMetricFamily(name, text, labels=[label])
-            for value, cell in cells.items():
-                gauge.add_metric([value], told[cell])
-            yield gauge
-        lacked = families.CounterMetricFamily(
-            "syncless_pressure_seconds",
-            "Seconds in which threads of the control group waited for a resource: some, or all (full)",
-            labels=["resource", "threads"],
-        )
-        for resource, seconds in pressure().items():
-            for threads, number in seconds.items():
-                lacked.add_metric([resource, threads], number)
-        yield lacked
-        for key, name, text, unit in COUNTERS:
-            yield families.CounterMetricFamily(name, text, value=told[key] / unit)
-        for key, name, text, unit in GAUGES:
-            yield families.GaugeMetricFamily(name, text, value=told[key] / unit)
+        for each in families(told):
+            if each.kind == "histogram":
+                histogram = library.HistogramMetricFamily(each.name, each.text)
+                buckets, below = [], 0
+                for bound, count in zip((*map(str, SECONDS), "+Inf"), each.counts, strict=True):
+                    below += count
+                    buckets.append((bound, below))
+                histogram.add_metric([], buckets, each.total)
+                yield histogram
+                continue
+            kind = library.CounterMetricFamily if each.kind == "counter" else library.GaugeMetricFamily
+            family = kind(each.name, each.text, labels=each.labels)
+            for values, number in each.points:
+                family.add_metric(values, number)
+            yield family
         yield from _of_application()
+
+
+class Family(NamedTuple):
+    """A metric of the server, whatever format it is written in."""
+
+    kind: str
+    """counter, gauge or histogram."""
+    name: str
+    text: str
+    labels: tuple[str, ...] = ()
+    points: Sequence[tuple[Sequence[str], float]] = ()
+    """The values of the labels, and the number."""
+    counts: Sequence[int] = ()
+    """Of a histogram: by bucket (SECONDS)."""
+    total: float = 0.0
+    """Of a histogram: the sum."""
+
+
+def families(told: Mapping[str, Any]) -> Iterator[Family]:
+    """Yield the metrics of a scoreboard's sums, or of the figures of one process."""
+    for name, key, text in (
+        ("syncless_requests", "requests", "Responses by status; 0: cut off before a response"),
+        ("syncless_refused_requests", "refused", "Requests refused by the server itself, by status"),
+    ):
+        points = [([str(status)], count) for status, count in sorted(told[key].items())]
+        yield Family("counter", name, text, ("status",), points)
+    for name, key, text in (
+        ("syncless_http2_resets", "http2_resets", "HTTP/2 streams reset by the server, by error"),
+        (
+            "syncless_http2_goaways",
+            "http2_goaways",
+            "HTTP/2 connections ended by the server because of an error, by error",
+        ),
+    ):
+        yield Family("counter", name, text, ("error",), [([error], n) for error, n in told[key].items()])
+    for name, counts, total, text in (
+        (
+            DURATION,
+            "latency",
+            "latency_seconds",
+            "Seconds from the head of a request to the end of its response",
+        ),
+        (
+            "syncless_queue_seconds",
+            "queue_times",
+            "queue_seconds",
+            "Seconds from the X-Request-Start of a trusted proxy to the start of the request",
+        ),
+    ):
+        yield Family("histogram", name, text, counts=told[counts], total=told[total])
+    for name, text, label, cells in (
+        ("syncless_connections", "Open connections, by phase", "phase", {one: one for one in PHASES}),
+        (
+            "syncless_parked_tasklets",
+            "Waiting tasklets, by kind of wait",
+            "waits_for",
+            {one: f"parked_{one}" for one in CAUSES},
+        ),
+    ):
+        yield Family("gauge", name, text, (label,), [([one], told[cell]) for one, cell in cells.items()])
+    yield Family(
+        "counter",
+        "syncless_pressure_seconds",
+        "Seconds in which threads of the control group waited for a resource: some, or all (full)",
+        ("resource", "threads"),
+        [
+            ([resource, threads], number)
+            for resource, seconds in pressure().items()
+            for threads, number in seconds.items()
+        ],
+    )
+    for kind, table in (("counter", COUNTERS), ("gauge", GAUGES)):
+        for key, name, text, unit in table:
+            if key in told:
+                yield Family(kind, name, text, points=[([], told[key] / unit)])
 
 
 def share_application_metrics(place: int | None = None) -> None:

@@ -33,7 +33,7 @@ from syncless.http.exchange import Exchange
 from syncless.http.listener import Counters
 from syncless.server.lanes.lane import add_up
 from syncless.server.server import Server
-from syncless.server.status.scoreboard import CAUSES, WAITS, Row, write
+from syncless.server.status.scoreboard import CAUSES, WAITS, Row, figures_of, write
 from syncless.tools.blockers import stall_of
 
 TICK = 0.1
@@ -72,6 +72,7 @@ class Reporter:
         self._counters = Counters(row)
         server.counters = self._counters
         server.keeps_slowest = True
+        server.reporter = self
         self.write_figures()
         write(row, [("pid", os.getpid())])
 
@@ -155,6 +156,11 @@ class Reporter:
         since = time.time() - RECENT_SECONDS
         recent = (one["seconds"] for one in self._stalls if one["at"] + one["seconds"] > since)
         return int(max(recent, default=0.0) * 1e9)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of this process, as of now."""
+        self.write_figures()
+        return figures_of(self._row)
 
     def report(self) -> dict[str, Any]:
         """Return the requests in flight, the oldest first, and the stalls."""

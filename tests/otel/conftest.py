@@ -1,0 +1,39 @@
+"""A collector of our own, and servers that send to it."""
+
+import os
+
+import pytest
+
+pytest.importorskip("opentelemetry.proto.common.v1.common_pb2", reason="pip install opentelemetry-proto")
+
+from tests.otel.collector import Collector
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch):
+    """Those of the tester mean nothing here."""
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def collector():
+    with Collector() as collector:
+        yield collector
+
+
+@pytest.fixture
+def asked(start, collector):
+    """asked(app, *heads, **options) -> the spans of these requests, sent one after the other."""
+
+    def ask(app, *heads, **options):
+        options.setdefault("otel", collector.url)
+        server = start(app, **options)
+        with start.client(server) as client:
+            for head in heads:
+                client.send(head.encode() if isinstance(head, str) else head)
+                client.response()
+        server.stop()
+        return collector.spans
+
+    return ask
