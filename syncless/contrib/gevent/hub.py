@@ -9,6 +9,11 @@ parks for the tasklet, so that the hub may come back to the first one at any tim
 given, wakes the tasklet and returns to the hub. Price: two more greenlet switches for each wait. Guarded by
 tests/contrib/test_gevent.py.
 
+Fact: gevent relies on it that a greenlet has run when its hub's switch to it returns; a queue then looks
+whether it has more values. Danger: all getters wake for one value. Decision: the host gives others a turn
+before it returns to the hub. Guarded by
+tests/contrib/test_gevent.py::test_values_of_a_queue_wake_as_many_greenlets.
+
 Fact: a greenlet that ends goes on in its parent, which is the hub for gevent's. Danger: the hub may be parked
 in the host's turn then. Decision: a greenlet runs on a Ground, which is its parent, and does all that gevent
 asks of a parent.
