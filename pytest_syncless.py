@@ -7,6 +7,7 @@ rest is in syncless/contrib/pytest.py, imported when it is used.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Iterator
 from typing import Any
@@ -31,11 +32,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="Run each test under up to N schedules of its threads and tasklets, on a virtual clock.",
     )
-    group.addoption(
-        "--seed",
-        metavar="SEED",
-        help="Run only the schedule of this seed, which a failing test has printed.",
-    )
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_load_initial_conftests(parser: pytest.Parser) -> Iterator[None]:
+    """Add --seed, unless the project has an option of this name."""
+    yield
+    with contextlib.suppress(ValueError):
+        parser.getgroup("syncless").addoption(
+            "--seed",
+            dest="schedule_seed",
+            metavar="SEED",
+            help="Run only the schedule of this seed, which a failing test has printed.",
+        )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,7 +61,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     count = mark.args[0] if mark is not None and mark.args else item.config.getoption("schedules")
     if not count:
         return None
-    _plugin().run_schedules(item, nextitem, count, item.config.getoption("seed"))
+    _plugin().run_schedules(item, nextitem, count, item.config.getoption("schedule_seed", None))
     return True
 
 

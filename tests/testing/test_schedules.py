@@ -387,6 +387,15 @@ def test_the_option_runs_all_tests_so_and_the_seed_repeats_one(tmp_path):
         assert f"fails with seed {seed}, the schedule number 1" in again[0][1]
 
 
+def test_a_project_keeps_its_own_option_seed(tmp_path):
+    (tmp_path / "conftest.py").write_text(
+        'def pytest_addoption(parser): parser.addoption("--seed", type=int, default=3)'
+    )
+    program = "def test_seed(request): assert request.config.getoption('seed') == 7"
+    status, said = run_pytest(tmp_path, program, "--schedules=2", "--seed=7")
+    assert status == 0, said
+
+
 @pytest.mark.parametrize(
     ("name", "lines"),
     {

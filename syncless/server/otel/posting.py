@@ -46,7 +46,7 @@ class Channel:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         found = _socket.getaddrinfo(parts.hostname, port, 0, _socket.SOCK_STREAM)
         for number, (family, kind, protocol, _, address) in enumerate(found, 1):
-            self._socket = _socket.socket(family, kind | _socket.SOCK_CLOEXEC, protocol)
+            self._socket = _socket.socket(family, kind, protocol)
             try:
                 self._socket.setblocking(False)
                 self._connect(address)
