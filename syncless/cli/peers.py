@@ -422,6 +422,7 @@ TABLE = {  # heading -> rows
             "`--request-ids` ([logging.md](../howto/logging.md)); the proxy sends X-Request-Start"),
     ),
     "HTTP": (
+        Row("OpenTelemetry", "", "", "", "", "`--otel` ([tracing.md](../howto/tracing.md))"),
         Row("keep-alive connections", "`--keep-alive`", "`--timeout-keep-alive`",
             "`--http1-keep-alive`, `--no-http1-keep-alive`",
             "`--keep-alive`, `--channel-timeout`, `--cleanup-interval`",
