@@ -420,9 +420,9 @@ TABLE = {  # heading -> rows
             "not supported: see [debugging.md](../howto/debugging.md)"),
         Row("request IDs", "", "", "", "`--request-id`, `--trace-context`, `--request-start-header`",
             "`--request-ids` ([logging.md](../howto/logging.md)); the proxy sends X-Request-Start"),
+        Row("OpenTelemetry", "", "", "", "", "`--otel` ([tracing.md](../howto/tracing.md))"),
     ),
     "HTTP": (
-        Row("OpenTelemetry", "", "", "", "", "`--otel` ([tracing.md](../howto/tracing.md))"),
         Row("keep-alive connections", "`--keep-alive`", "`--timeout-keep-alive`",
             "`--http1-keep-alive`, `--no-http1-keep-alive`",
             "`--keep-alive`, `--channel-timeout`, `--cleanup-interval`",
