@@ -420,6 +420,7 @@ TABLE = {  # heading -> rows
             "not supported: see [debugging.md](../howto/debugging.md)"),
         Row("request IDs", "", "", "", "`--request-id`, `--trace-context`, `--request-start-header`",
             "`--request-ids` ([logging.md](../howto/logging.md)); the proxy sends X-Request-Start"),
+        Row("OpenTelemetry", "", "", "", "", "`--otel` ([tracing.md](../howto/tracing.md))"),
     ),
     "HTTP": (
         Row("keep-alive connections", "`--keep-alive`", "`--timeout-keep-alive`",
