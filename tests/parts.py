@@ -52,7 +52,7 @@ PAGE = pathlib.Path("docs", "reference", "platforms.md")
 
 # the engine, the layouts of objects that are read, the patch
 SELECTION = (
-    *("tests/core", "tests/tools", "tests/patches", "tests/asyncio", "tests/stackless"),
+    *("tests/core", "tests/tools", "tests/patches", "tests/asyncio", "tests/stackless", "tests/testing"),
     "tests/asgi/test_firststep.py",
     *(f"--ignore tests/patches/test_{name}.py" for name in ("cooperation", "serving", "clients")),
     "--ignore tests/core/test_builds.py",  # the part itself builds on that Python

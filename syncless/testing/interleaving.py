@@ -79,7 +79,7 @@ class Interleaving:
         del self.lines[:-MOST]
 
     def _wanted(self, tasklet: Tasklet[Any]) -> str:
-        """What it waits for, and who has that."""
+        """Return words for what the tasklet waits for, and its holder."""
         why, wanted = str(tasklet.waiting_for), tasklet.waiting_object
         holder = wanted if isinstance(wanted, Tasklet) else None
         if holder is None and wanted is not None:

@@ -85,8 +85,8 @@ class Run:
 
     @contextmanager
     def _repeatable(self) -> Iterator[None]:
-        """What else a run depends on begins as in all others, and exceptions that nobody catches are
-        kept."""
+        """Give each run the same random numbers, hooks and garbage collection; keep exceptions that nobody
+        catches."""
         numbers, collects, hook = random.getstate(), gc.isenabled(), threading.excepthook
         handler = set_error_handler(lambda where, error: self._uncaught.append(error))
         threading.excepthook = lambda args: self._uncaught.append(args.exc_value or args.exc_type())

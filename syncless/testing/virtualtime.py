@@ -4,11 +4,12 @@ Takes: the loop's moments in which nothing is ready. Gives: `virtual_time()`, in
 those of the standard library stand still while anything runs. It must not know of schedules.
 
 Fact: a job in another thread and an event of a descriptor come when they do. Danger: time jumps over a
-timeout while the answer is under way, and a test fails that is right. Decision: time stands still while a job
+timeout while the result is under way, and a correct test fails. Decision: time stands still while a job
 runs, and GRACE real seconds longer if a descriptor is awaited. Price: such a jump takes as long.
 
-Two kinds of programs would wait for ever for a clock that stands still. Who reads it LOOKS times, and who
-lets others run for SPINS polls, without that anything waits, sees it go on, each time by a millisecond more.
+Danger: two kinds of programs wait for ever for a clock that stands still: those that read it again and again,
+and those that let others run again and again. Decision: after LOOKS readings or SPINS polls in which nothing
+has waited, it goes on by a millisecond, then by two, and so on.
 """
 
 from __future__ import annotations

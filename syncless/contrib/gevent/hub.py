@@ -172,8 +172,8 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
                 self.loop.called.set()
 
     def end_hopeless_wait(self) -> None:
-        """gevent has nothing left to do: raise LoopExit in the main greenlet if it waits for gevent, and so
-        does every tasklet. Any other could help it on, until it ends."""
+        """gevent has nothing left to do: raise LoopExit in the main greenlet if it and all tasklets wait for
+        gevent. Any other tasklet could help it on, until that ends."""
         if self.main not in self.waiting or self.helper is not None:
             return
         waits = self.loop.waits

@@ -16,7 +16,7 @@ from syncless.tools.records import record
 ENDPOINT = "http://localhost:4318"
 """Where a collector of the same machine listens."""
 SIGNALS = {"traces": "/v1/traces", "metrics": "/v1/metrics", "logs": "/v1/logs"}
-"""What is sent, and the path of the endpoint to which it goes."""
+"""Kind of records -> path of the endpoint."""
 PROTOCOLS = ("http/protobuf",)
 COMPRESSIONS = ("gzip", "none")
 SAMPLERS = {
@@ -49,7 +49,7 @@ class Settings:
     targets: Mapping[str, Target]
     """By signal; those that are not sent are missing."""
     resource: Mapping[str, str]
-    """What all spans of this server have in common."""
+    """Attributes of all spans of this server."""
     share: float
     """Of the requests without a traceparent, those that are traced."""
     parents: str

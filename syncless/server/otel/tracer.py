@@ -23,8 +23,8 @@ ROUTES = (
     ("path_template", ""),  # Litestar
     ("route", "path"),  # FastAPI
 )
-"""What is left with the request, and its attribute that is the route. The first key is for the application:
-Flask and Django leave nothing."""
+"""Keys under which frameworks leave objects with the request, and the attribute of each that is the route.
+The first key is for the application: Flask and Django leave nothing."""
 
 
 class Span(NamedTuple):
