@@ -2,13 +2,12 @@ from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any
 
+from syncless._core.bytecodes import BytecodeLimit
 from syncless._core.loop import Loop
 from syncless._core.scheduler import BaseTasklet, Observer, Runnable
 from syncless._core.tasklet import Tasklet
 
 Choice = tuple[int, int, int]
-
-KIND_NAMES: tuple[str, ...]
 
 class Choices:
     taken: list[Choice]
@@ -34,3 +33,5 @@ class Watch(Observer):
     ) -> None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
+
+class Preempting(BytecodeLimit): ...

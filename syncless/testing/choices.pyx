@@ -50,8 +50,6 @@ cdef enum:
 
 cdef uint64_t NO_MORE = 1 << 62     # the number of a choice that never comes
 
-KIND_NAMES = "order", "call", "code", "tie"
-
 cdef Choices active = None      # those of the loop whose tasklets are scheduled
 
 
@@ -74,7 +72,7 @@ cdef class Choices:
         cdef int kind
         self.taken, self.held_back, self.seen, self.given = [], set(), {}, None
         if seed is None:
-            self.give(given)
+            self._give(given)
             return
         self.state = <uint64_t> (seed + 1) * <uint64_t> 0x9E3779B97F4A7C15
         for _ in range(4):
@@ -87,9 +85,9 @@ cdef class Choices:
             return
         self.has_priorities = seed % 3 == 1
         scale = 4 << min(self.any_of(SCALES), self.any_of(SCALES))
-        self.give([self.any_place(scale) for _ in range(1 + self.any_of(3))])
+        self._give([self._any_place(scale) for _ in range(1 + self.any_of(3))])
 
-    def any_place(self, uint64_t scale):
+    def _any_place(self, uint64_t scale):
         """Draw a place at which something unusual is chosen, and what."""
         cdef list kinds = [CALL, CODE, CODE] if self.has_priorities else [CODE, CODE, CODE, CALL, ORDER, TIE]
         cdef int kind = kinds[self.any_of(len(kinds))]
@@ -97,7 +95,7 @@ cdef class Choices:
             return kind, self.any_of(scale), [1, 2, 2][self.any_of(3)]
         return kind, self.any_of(scale), 1 + self.any_of(6)
 
-    def give(self, choices):
+    def _give(self, choices):
         """The (kind, number, value) of unusual ones; the usual ones elsewhere."""
         cdef int kind
         self.given = [[] for _ in range(KINDS)]

@@ -245,8 +245,9 @@ def schedules(count: int, seed: str | int | None = None) -> _Decorator[_P]:
 
 
 def _raise(error: BaseException, report: str) -> None:
-    if sys.version_info >= (3, 11):
-        error.add_note(report)
+    add_note = getattr(error, "add_note", None)
+    if add_note is not None:
+        add_note(report)
     else:
         print(report, file=sys.stderr)
     raise error

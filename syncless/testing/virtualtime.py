@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from syncless._core.calls import threads
@@ -32,6 +31,7 @@ from syncless._core.handling import main_tasklet
 from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop
+from syncless.debug import Deadlock, format_stuck
 from syncless.testing.choices import Quiet, awaits_descriptors, next_deadline_of
 
 GRACE, LONGEST = 0.001, 10.0
@@ -107,8 +107,7 @@ class Clock:
         if when is not None:
             set_virtual(max(when, get_virtual()))
         elif (main := self.body or main_tasklet()) is not None and main.status == "waiting":
-            debug = import_module("syncless.debug")
-            main.kill(debug.Deadlock(_stuck(loop)), block=False)
+            main.kill(Deadlock(_stuck(loop)), block=False)
 
     def _has_new_threads(self) -> bool:
         """Return whether an OS thread has begun since that may wake a tasklet."""
@@ -122,9 +121,8 @@ class Clock:
 
 
 def _stuck(loop: Loop) -> str:
-    debug = import_module("syncless.debug")
     waiting = [each for each in loop.tasklets() if each.status == "waiting"]
-    return f"nothing can go on\n{debug.format_stuck(waiting, stacks=False)}".rstrip()
+    return f"nothing can go on\n{format_stuck(waiting, stacks=False)}".rstrip()
 
 
 _clock: Clock | None = None
