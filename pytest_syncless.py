@@ -7,6 +7,7 @@ rest is in syncless/contrib/pytest.py, imported when it is used.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(parser: pytest.Parser) -> Iterator[None]:
     """Add --seed, unless the project has an option of this name."""
     yield
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, argparse.ArgumentError):
         parser.getgroup("syncless").addoption(
             "--seed",
             dest="schedule_seed",
