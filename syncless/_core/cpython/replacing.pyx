@@ -20,7 +20,15 @@ from syncless._core.cpython.tracing cimport is_watched  # no-cython-lint: for th
 
 cdef extern from *:
     """
-    static PyObject *syncless_type_dict(PyObject *type) { return ((PyTypeObject *)type)->tp_dict; }
+    static PyObject *syncless_type_dict(PyObject *type) {       /* a borrowed reference */
+    #if PY_VERSION_HEX >= 0x030C0000
+        PyObject *members = PyType_GetDict((PyTypeObject *)type);   /* the interpreter has that of datetime */
+        Py_DECREF(members);
+        return members;
+    #else
+        return ((PyTypeObject *)type)->tp_dict;
+    #endif
+    }
     static void syncless_type_modified(PyObject *type) { PyType_Modified((PyTypeObject *)type); }
     static int syncless_has_slots_of(PyObject *type) {
         return PyType_HasFeature((PyTypeObject *)type, Py_TPFLAGS_HEAPTYPE);
