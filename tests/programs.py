@@ -1,5 +1,9 @@
 """Runs programs in interpreters of their own, patched or not."""
 
+import contextlib
+import itertools
+import os
+import random
 import re
 import socket
 import subprocess
@@ -59,9 +63,24 @@ def run_python(program, **options):
     return done.stdout
 
 
+_ports = {}
+"""Process -> those that its tests take, one after the other."""
+
+
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return sock.getsockname()[1]
+    """A port for a server that begins later: none of those that the kernel gives away (from 32768 on), nor,
+    hardly ever, one that another process of tests takes meanwhile."""
+    process = os.getpid()
+    if process not in _ports:
+        first = 10_000 + 20 * random.SystemRandom().randrange(1100)
+        _ports[process] = itertools.cycle(range(first, first + 20))
+    return next(filter(_is_free, _ports[process]))
+
+
+def _is_free(port):
+    with contextlib.suppress(OSError), socket.create_server(("", port)):
+        return True
+    return False
 
 
 def run_patched(program, *arguments, patch="patch_all()", timeout=LONGEST):
