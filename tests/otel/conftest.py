@@ -1,6 +1,7 @@
 """A collector of our own, and servers that send to it."""
 
 import os
+import sys
 
 import pytest
 
@@ -10,10 +11,14 @@ from tests.otel.collector import Collector
 
 
 @pytest.fixture(autouse=True)
-def no_variables(monkeypatch):
-    """Those of the tester mean nothing here."""
+def nothing_of_others(monkeypatch):
+    """The tester's variables mean nothing here, nor does an SDK that tests of other rooms have imported."""
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
+    for name in [
+        name for name in sys.modules if f"{name}.".startswith(("opentelemetry.sdk.", "opentelemetry.trace."))
+    ]:
+        monkeypatch.delitem(sys.modules, name)
 
 
 @pytest.fixture

@@ -221,7 +221,7 @@ def test_lock_has_one_holder_and_goes_to_who_waits():
         lock.release()
 
 
-@pytest.mark.realtime
+@pytest.mark.realtime("a lease is real time, which another process lets pass")
 def test_lock_stays_with_who_computes_for_long_and_leaves_who_was_killed(monkeypatch):
     monkeypatch.setattr(redisstore, "LEASE_SECONDS", 2.0)
     wait = redisstore.wait_readable  # a busy machine may be late, so the lease is renewed sooner than needed
