@@ -168,6 +168,8 @@ class Hub:
                 inbox.lose(lost)
         if self.streams is not None:
             self.streams.deliver(found, lost)
+        if not self._all:  # as in a feed that begins: it has found messages, and is not known here yet
+            return
         tail = self.feed.tail()
         for topic, place in found:
             for inbox in list(self._of_topic.get(topic, ())):

@@ -10,7 +10,17 @@ import pytest
 import syncless
 from syncless._core.current import directly
 from syncless.io import socket
-from syncless.shared import InvalidName, Lagged, Message, TooLarge, UnfitValue, figures, publish, subscribe
+from syncless.shared import (
+    InvalidName,
+    Lagged,
+    Message,
+    TooLarge,
+    UnfitValue,
+    embedded,
+    figures,
+    publish,
+    subscribe,
+)
 from syncless.wsgi import Server
 from tests.asyncio.loops import run
 from tests.waiting import eventually
@@ -206,6 +216,19 @@ def test_publishers_in_threads_and_other_processes_are_heard_each_in_its_order()
         for thread in threads:
             syncless.run_in_thread(thread.join)
         assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0, 0]
+
+
+def test_message_that_another_process_sends_while_the_first_one_subscribes_is_none_of_its(monkeypatch):
+    made = embedded.Waker
+
+    def waker(memory, pid, started, deliver):
+        deliver([(b"news", memory.head())], 0)
+        return made(memory, pid, started, deliver)
+
+    monkeypatch.setattr(embedded, "Waker", waker)
+    with subscribe("news") as subscription:
+        publish("news", 1)
+        assert subscription.get().data == 1
 
 
 def test_thread_subscribes_in_its_own_loop():
