@@ -12,18 +12,14 @@ import pytest
 from benchmark import instructions, report, scaling, stackless
 from benchmark.__main__ import CALLS
 from benchmark.engine import LIBRARIES, OPERATIONS
-from benchmark.experiments import EXPERIMENTS, WORKERS
+from benchmark.experiments import EXPERIMENTS
 from benchmark.measure import cpu_ns
 from benchmark.models import MODELS, TASKS
 
 pytestmark = pytest.mark.slow
 
 ROOT = pathlib.Path(__file__).parent.parent
-NOT_RECORDED = {
-    "django-database": (),
-    **dict.fromkeys(("flask", "django"), ("granian", *WORKERS, "peregrine")),
-    **dict.fromkeys(("held-c", "held-python"), ("gunicorn, gevent", "peregrine", "bjoern")),
-}
+NOT_RECORDED: dict[str, tuple[str, ...]] = {}
 """Experiments and peers that are to be measured in the next run; the pages say so."""
 OVERFLOWING = ("syncless, raw, backlog 5", "syncless, raw, backlog 100")
 """The kernel resets connections for which there is no room: that is what these show."""
