@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -72,6 +73,12 @@ class ConnectionLost(ClientGone, ConnectionError):
 ON_HANGUP = ("continue", "stop", "stop-all")
 """A request whose client leaves goes on, or ClientGone is raised in it: if it is a GET or a HEAD, or in any
 case."""
+
+
+def require_one_of(option: str, value: object, choices: Collection[str]) -> None:
+    """Raise ValueError, which names the option, if the value is none of the choices."""
+    if value not in choices:
+        raise ValueError(f"{option} must be one of {', '.join(choices)}, not {value!r}")
 
 
 class QueuedTooLong(ClientError):

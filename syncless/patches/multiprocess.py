@@ -35,19 +35,24 @@ _acquire: Any = original_of(getattr(SemLock, "acquire", None))
 _release: Any = original_of(getattr(SemLock, "release", None))
 _is_mine: Any = original_of(getattr(SemLock, "_is_mine", None))
 _owners: dict[int, int] = {}
-"""id of an RLock that this OS thread holds -> the tasklet to which it belongs."""
+"""id of a lock that this OS thread holds -> the tasklet that has acquired it."""
 
 
 def _of_another_tasklet(lock: Any) -> bool:
-    return lock.kind == RECURSIVE and _is_mine(lock) and _owners.get(id(lock), get_ident()) != get_ident()
+    """Return whether an RLock belongs to another tasklet of this OS thread."""
+    return lock.kind == RECURSIVE and _is_mine(lock) and not is_mine(lock)
 
 
 def _try(lock: Any) -> bool:
     if _of_another_tasklet(lock) or not _acquire(lock, False):
         return False
-    if lock.kind == RECURSIVE:
-        _owners[id(lock)] = get_ident()
+    _note_owner(lock)
     return True
+
+
+def _note_owner(lock: Any) -> None:
+    if lock.maxvalue == 1:
+        _owners[id(lock)] = get_ident()
 
 
 def _alone() -> bool:
@@ -67,8 +72,8 @@ def acquire(self: Any, block: bool = True, timeout: float | None = None) -> bool
         return False
     if _alone() and not _of_another_tasklet(self):
         taken = bool(_acquire(self, True, timeout))
-        if taken and self.kind == RECURSIVE:
-            _owners[id(self)] = get_ident()
+        if taken:
+            _note_owner(self)
         return taken
     until = None if timeout is None else time.monotonic() + timeout
     pause = FIRST_PAUSE
@@ -86,7 +91,7 @@ def release(self: Any) -> None:
     """multiprocessing's release."""
     if _of_another_tasklet(self):
         raise AssertionError("attempt to release recursive lock not owned by thread")
-    if self.kind == RECURSIVE and self._count() == 1:
+    if self._count() == 1:
         _owners.pop(id(self), None)
     _release(self)
 
@@ -103,7 +108,7 @@ def leave(self: Any, *exc_info: Any) -> None:
 
 def is_mine(self: Any) -> bool:
     """Return whether this tasklet holds the lock."""
-    return bool(_is_mine(self)) and not _of_another_tasklet(self)
+    return bool(_is_mine(self)) and _owners.get(id(self), get_ident()) == get_ident()
 
 
 def _renew_methods() -> None:

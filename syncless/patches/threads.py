@@ -12,6 +12,7 @@ from __future__ import annotations
 import _thread
 import dis  # noqa: F401  cleanup.py needs it where a tasklet waits for a module's lock, which must import nothing
 import importlib
+import os
 import signal
 import sys
 import threading
@@ -370,6 +371,17 @@ def set_name(name: str) -> None:
         _set_name(name)
 
 
+_get_name: Any = original_of(getattr(_thread, "_get_name", None))
+
+
+def get_name() -> str:
+    """Return the thread's name like _thread._get_name (Python 3.15), as the system would shorten it."""
+    if is_main_thread():
+        return str(_get_name())
+    encoded = current_thread().name.encode(sys.getfilesystemencoding(), "replace")
+    return os.fsdecode(encoded.partition(b"\0")[0][: getattr(_thread, "_NAME_MAXLEN", None)])
+
+
 def current_thread() -> threading.Thread:
     """Return the current thread; in a callback of an asyncio loop, return the thread that runs the loop."""
     # a debugger sees one for each task, see get_ident() in locks.pyx
@@ -489,6 +501,7 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(_thread, "start_new", start_new, "starts an OS thread")
     patcher.rebind(_thread, "_count", count, "counts OS threads")
     patcher.rebind(_thread, "set_name", set_name, "names the OS thread")
+    patcher.rebind(_thread, "_get_name", get_name, "names the OS thread")
     patcher.rebind(_thread, "_set_sentinel", set_sentinel, "waits for the end of an OS thread")
     # a debugger's in its place gives the handle to the interpreter's function, which starts an OS thread
     if isinstance(getattr(_thread, "start_joinable_thread", None), BuiltinFunctionType):

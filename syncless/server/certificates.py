@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from syncless.http.errors import require_one_of
 from syncless.io.guardedfiles import readable
 from syncless.tools.records import record
 
@@ -57,10 +58,7 @@ class TLSSettings:
         file."""
         import ssl
 
-        if self.tls_minimum not in MINIMUM:
-            raise ValueError(
-                f"the oldest version of TLS must be one of {', '.join(MINIMUM)}, not {self.tls_minimum!r}"
-            )
+        require_one_of("tls_minimum", self.tls_minimum, MINIMUM)
         context.minimum_version = ssl.TLSVersion[MINIMUM[self.tls_minimum]]
         try:
             context.set_ciphers(self.ciphers or ":".join(CIPHERS))

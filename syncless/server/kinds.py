@@ -11,6 +11,7 @@ from syncless.apps.host import Host
 from syncless.apps.loading import load
 from syncless.apps.wsgi.adapt import as_wsgi
 from syncless.apps.wsgi.host import WSGIHost
+from syncless.http.errors import require_one_of
 from syncless.server.mounts import Mounts
 
 INTERFACES = ("auto", "asgi", "wsgi")
@@ -30,10 +31,8 @@ class Declared(NamedTuple):
         cls, application: Any, interface: str = "auto", root_path: str | None = None, lifespan: str = "auto"
     ) -> Any:
         """Return the application itself if nothing is declared. Raise ValueError on failure."""
-        if interface not in INTERFACES:
-            raise ValueError(f"interface must be one of {', '.join(INTERFACES)}, not {interface!r}")
-        if lifespan not in LIFESPANS:
-            raise ValueError(f"lifespan must be one of {', '.join(LIFESPANS)}, not {lifespan!r}")
+        require_one_of("interface", interface, INTERFACES)
+        require_one_of("lifespan", lifespan, LIFESPANS)
         if root_path and not root_path.startswith("/"):
             raise ValueError(f"root_path must be a path such as /api, not {root_path!r}")
         declared = cls(application, interface, (root_path or "").rstrip("/"), lifespan)

@@ -18,7 +18,7 @@ from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
 from syncless.apps.host import Place
 from syncless.http import running
-from syncless.http.errors import ON_HANGUP
+from syncless.http.errors import ON_HANGUP, require_one_of
 from syncless.http.exchange import Application, Sessions
 from syncless.http.features import HTTP2_CURE
 from syncless.http.limits import Limits
@@ -131,8 +131,7 @@ class Server:
         except ValueError as error:
             raise ValueError(f"bind: {error}") from None
         wanted = wanted or [Bind(host=host, port=port)]
-        if http2 not in PROTOCOLS:
-            raise ValueError(f"http2 must be one of {', '.join(PROTOCOLS)}, not {http2!r}")
+        require_one_of("http2", http2, PROTOCOLS)
         self.http2 = http2
         can_http2 = http2 != "off" and self._sessions() is not None
         if http2 == "cleartext" and not can_http2:
@@ -191,8 +190,7 @@ class Server:
         if native:
             self.handle_natively(native, native_threads)
         self.request_slots = RequestSlots(request_slots)
-        if on_hangup not in ON_HANGUP:
-            raise ValueError(f"on_hangup must be one of {', '.join(ON_HANGUP)}, not {on_hangup!r}")
+        require_one_of("on_hangup", on_hangup, ON_HANGUP)
         self.on_hangup = on_hangup
         self.request_ids = request_ids
         self.otel = otel

@@ -8,6 +8,7 @@ from typing import Any
 from syncless._core.cpython.threadlocal import Slots, use_slots
 from syncless._core.current import sleep
 from syncless._core.tasklet import Tasklet, end_idle_slots, spawn
+from syncless.http.errors import require_one_of
 
 KEEP, FRESH = CHOICES = ("keep", "fresh")
 IDLE_SECONDS = 60.0
@@ -23,8 +24,7 @@ class RequestSlots:
     value."""
 
     def __init__(self, request_slots: str):
-        if request_slots not in CHOICES:
-            raise ValueError(f"request_slots must be 'keep' or 'fresh', not {request_slots!r}")
+        require_one_of("request_slots", request_slots, CHOICES)
         self.slots = Slots(self._tend_soon) if request_slots == KEEP else None
         """None: each request has values of its own."""
         self.tender: Tasklet[Any] | None = None

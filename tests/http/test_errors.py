@@ -339,5 +339,5 @@ def test_text_of_other_threads_has_no_request():
 
 
 def test_unknown_log_format_is_refused(start):
-    with pytest.raises(ValueError, match="must be 'text' or 'json', not 'xml'"):
+    with pytest.raises(ValueError, match="must be one of text, json, not 'xml'"):
         start(failing, error_log_format="xml")

@@ -1,6 +1,7 @@
 """Files under the patch are what they are without it: types, errors, positions, several tasklets on one of
 them."""
 
+import sys
 import textwrap
 
 import pytest
@@ -547,3 +548,14 @@ def test_whatever_flags_make_a_fifo_wait_for_its_other_end_let_others_run(tmp_pa
     """,
         tmp_path,
     )
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="Python 3.14 warns first")
+def test_bool_as_a_descriptor_warns_in_the_line_of_the_caller():
+    check("""
+    import io, sys, warnings
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        io.FileIO(False, closefd=False)
+    assert [each.filename for each in seen] == [sys._getframe().f_code.co_filename], seen
+    """)

@@ -72,3 +72,24 @@ def test_process_keeps_its_descriptors_where_vfork_would_wait_for_a_disk(method)
     child.join(60)
     assert child.exitcode == 0, child.exitcode
     """)
+
+
+def test_lock_between_processes_tells_its_owner_among_threads():
+    check("""
+    import multiprocessing, threading
+    lock = multiprocessing.get_context("fork").Lock()
+    seen = []
+    def hold():
+        lock.acquire()
+        seen.append(repr(lock))
+    assert repr(lock) == "<Lock(owner=None)>"
+    thread = threading.Thread(target=hold, name="T1")
+    thread.start()
+    thread.join()
+    seen.append(repr(lock))
+    lock.release()
+    with lock:
+        seen.append(repr(lock))
+    owners = ["MainProcess|T1", "SomeOtherThread", "MainProcess"]
+    assert seen == [f"<Lock(owner={owner})>" for owner in owners], seen
+    """)

@@ -211,6 +211,22 @@ def test_thread_that_is_a_tasklet_does_not_rename_the_os_thread():
     )
 
 
+@pytest.mark.skipif(not hasattr(_thread, "_get_name"), reason="Python 3.15 tells names of OS threads first")
+def test_thread_that_is_a_tasklet_has_the_name_that_its_os_thread_would_have():
+    check("""
+    import _thread, threading
+    names = []
+    def name_twice():
+        names.append(_thread._get_name())
+        threading.current_thread().name = "x" * 14 + "é"
+        names.append(_thread._get_name())
+    thread = threading.Thread(target=name_twice, name="first")
+    thread.start()
+    thread.join()
+    assert names == ["first", "x" * 14 + "\\udcc3"], names
+    """)
+
+
 @pytest.mark.parametrize("first", ["concurrent.futures.thread", "sys"])
 def test_fork_waits_for_a_tasklet_that_submits_a_call(first):
     """Whether the module was imported before the patch or after it."""

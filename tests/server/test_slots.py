@@ -62,7 +62,7 @@ def test_fresh_slots():
         assert [get(server)[:2] for _ in range(3)] == [b"0 ", b"1 ", b"2 "]
         assert len(ended) == 3
     try: Server(app, request_slots="stale")
-    except ValueError as error: assert str(error) == "request_slots must be 'keep' or 'fresh', not 'stale'"
+    except ValueError as error: assert str(error) == "request_slots must be one of keep, fresh, not 'stale'"
     else: raise AssertionError
     """
     )

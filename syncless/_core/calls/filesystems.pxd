@@ -19,6 +19,16 @@ cdef enum:
     WRITES = 2
 
 
+cdef enum:
+    TRIAL = 8               # quick answers in a row that are needed at first
+    LONGEST_TRIAL = 1024
+    SLOW_NS = 2_000_000     # an answer that takes longer is not a quick one
+    LOCK_NS = 10_000_000    # a call in a thread may take that much longer: it has to get the GIL again
+
+
+cdef bint is_quick(int64_t ns, bint in_thread) noexcept nogil
+
+
 cdef class Trial:           # of one function on one file system
     cdef FileSystem system
     cdef int left           # quick answers in a row that are needed before calls are made directly

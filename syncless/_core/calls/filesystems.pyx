@@ -142,17 +142,9 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
     PyObject* PyDict_GetItemWithError(object mapping, object key) except? NULL
 
-TRIAL = 8                   # quick answers that a file system needs at first
-LONGEST_TRIAL = 1024
-SLOW_NS = 2_000_000         # an answer that takes longer is not a quick one
-# a call in a thread may take that much longer, because it has to get the interpreter's lock again
-LOCK_NS = 10_000_000
 DIRECTORIES = 8192          # that are remembered
 THREADS = 16                # of each file system
 
-cdef int first_trial = TRIAL
-cdef int longest_trial = LONGEST_TRIAL
-cdef int64_t slow_ns = SLOW_NS
 cdef Py_ssize_t room = DIRECTORIES
 
 cdef enum Mode:
@@ -196,12 +188,16 @@ cdef class FileSystem:
         return f"<FileSystem {self.device >> 32}:{self.device & 0xffffffff} {state}>"
 
 
+cdef bint is_quick(int64_t ns, bint in_thread) noexcept nogil:
+    return ns <= (SLOW_NS + LOCK_NS if in_thread else SLOW_NS)
+
+
 cdef class Trial:
     """Of one function on one file system."""
 
     def __cinit__(self, FileSystem system):
         self.system = system
-        self.left = self.sentence = first_trial
+        self.left = self.sentence = TRIAL
 
     cdef bint direct(self) noexcept:
         return self.left == 0 and mode != POOL
@@ -209,7 +205,7 @@ cdef class Trial:
     cdef int answered(self, int64_t ns, bint in_thread) except -1:
         global slow_count
         cdef Trial other
-        if ns <= (slow_ns + LOCK_NS if in_thread else slow_ns):
+        if is_quick(ns, in_thread):
             if self.left > 0:
                 self.left -= 1
                 if self.left == 0 and self.slow:
@@ -218,9 +214,9 @@ cdef class Trial:
                     slow_count -= 1
             return 0
         if self.left == 0:
-            self.sentence = min(2 * self.sentence, longest_trial)
+            self.sentence = min(2 * self.sentence, LONGEST_TRIAL)
             for other in self.system.trials.values():
-                other.left = max(other.left, first_trial)
+                other.left = max(other.left, TRIAL)
         self.left = self.sentence
         if not self.slow:
             self.slow = True
@@ -287,7 +283,7 @@ cdef int64_t begin_in_thread() noexcept nogil:
 cdef int64_t took(int64_t started) noexcept nogil:
     """Return how long the call has taken, in nanoseconds; 0 if it has not waited."""
     cdef int64_t ns = monotonic_ns() - started
-    return ns if ns <= slow_ns or syncless_count_waits() else 0
+    return ns if ns <= SLOW_NS or syncless_count_waits() else 0
 
 
 cdef bint any_slow() noexcept:
@@ -464,7 +460,7 @@ cdef PyObject* timed(int64_t started, Trial trial, object function, PyObject** a
     cdef PyObject* made = PyObject_Vectorcall(function, args, count, names)
     cdef PyObject* raised[3]
     started = took(started)
-    if started > slow_ns:
+    if started > SLOW_NS:
         if made == NULL:
             set_aside(raised)
         trial.answered(started, False)
@@ -521,8 +517,8 @@ def _measured(directory, int fd, key, function, tuple args, dict kwargs):
         forget_latest()
         directories[directory] = system
     trial = system.trial_of(key)
-    if spent > slow_ns:
-        trial.answered(slow_ns + LOCK_NS + 1, True)
+    if spent > SLOW_NS:
+        trial.answered(SLOW_NS + LOCK_NS + 1, True)
         return function(*args, **kwargs)
     return _timed(trial, function, args, kwargs)
 

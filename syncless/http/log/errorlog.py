@@ -20,6 +20,7 @@ from syncless._core.current import current, directly, sleep
 from syncless._core.loop import checked
 from syncless._core.nonblockingtext import LAST_SECONDS, NonblockingText, is_plain, standard
 from syncless._core.tasklet import where_it_may_wait
+from syncless.http.errors import require_one_of
 from syncless.http.log.notices import visible
 from syncless.io.guardedfiles import Owner, append_to, is_privileged
 
@@ -256,8 +257,7 @@ class ErrorLog:
 
 def check_format(format: str) -> str:
     """Return the format. Raise ValueError if it is unknown."""
-    if format not in FORMATS:
-        raise ValueError(f"error_log_format must be 'text' or 'json', not {format!r}")
+    require_one_of("error_log_format", format, FORMATS)
     return format
 
 

@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Iterator
 from queue import Empty
-from typing import Any
+from typing import Any, NamedTuple
 
 from syncless._core.calls import messages, sockets
 from syncless._core.cpython.forkhooks import at_fork
@@ -60,30 +60,40 @@ def exchange(questions: list[wire.Question], conf: ResolvConf, port: int) -> lis
     answer has data, NoAnswer is raised unless the first question was answered or refused. Late answers count,
     too: a server that needs longer than one turn answers every question late.
     """
-    found: dict[int, wire.Answer] = {}
-    told: dict[int, wire.Answer] = {}
-    refused: dict[int, wire.Answer] = {}
+    heard = _Heard({}, {}, {})
+    found = heard.found
     missing = dict(enumerate(questions))
     dropped = False
     turns = list(_turns(conf))
     with _Tries(time.monotonic() + sum(seconds for _, seconds in turns), conf.use_vc) as tries:
         for server, seconds in turns:
-            refused = {}
-            tries.ask(missing, (server, port), seconds, found, refused, told)
+            heard.told.update(heard.refused)
+            heard.refused.clear()
+            tries.ask(missing, (server, port), seconds, heard)
             if len(found) == len(questions):
                 return [found[number] for number in range(len(questions))]
-            told.update(refused)
             missing = {number: question for number, question in enumerate(questions) if number not in found}
-            if found and len(refused) == len(missing):
+            if found and len(heard.refused) == len(missing):
                 break
             if _has_data(questions, found):
                 if dropped:
                     break
                 dropped = True
+    told = heard.told | heard.refused
     answers = [found.get(number) or _malformed(told.get(number)) for number in range(len(questions))]
-    if _has_data(questions, found) or answers[0] is not None or (0 in refused and any(answers)):
+    if _has_data(questions, found) or answers[0] is not None or (0 in heard.refused and any(answers)):
         return answers
     raise NoAnswer(any(answer.rcode == SERVFAIL for answer in told.values()))
+
+
+class _Heard(NamedTuple):
+    """Answers, by the numbers of their questions."""
+
+    found: dict[int, wire.Answer]
+    refused: dict[int, wire.Answer]
+    """Refusals and failures of the server that was asked last."""
+    told: dict[int, wire.Answer]
+    """Those of servers that were asked earlier."""
 
 
 def _has_data(questions: list[wire.Question], answers: dict[int, wire.Answer]) -> bool:
@@ -159,21 +169,14 @@ class _Tries:
         self._open.clear()
 
     def ask(
-        self,
-        questions: dict[int, wire.Question],
-        server: Address,
-        seconds: float,
-        found: dict[int, wire.Answer],
-        refused: dict[int, wire.Answer],
-        told: dict[int, wire.Answer],
+        self, questions: dict[int, wire.Question], server: Address, seconds: float, heard: _Heard
     ) -> None:
-        """Ask one server. Answers go to `found`, the server's refusals and failures to `refused`, and those
-        of servers asked earlier to `told`."""
+        """Ask one server, and add its answers, and late ones of others, to `heard`."""
         with ThrownHere() as thrown:
             truncated = [(number, server) for number in questions if self.by_tcp]
             try:
                 if not self.by_tcp:
-                    self._ask_by_datagrams(questions, server, seconds, found, refused, told, truncated)
+                    self._ask_by_datagrams(questions, server, seconds, heard, truncated)
             except OSError as error:  # too late, unreachable
                 _raise_if_no_fault_of_the_server(error, thrown)
             for number, told_by in truncated:
@@ -183,16 +186,14 @@ class _Tries:
                 except OSError as error:
                     _raise_if_no_fault_of_the_server(error, thrown)
                     continue  # the next server may do better
-                (found if answer.rcode in (NOERROR, NXDOMAIN) else refused)[number] = answer
+                (heard.found if answer.rcode in (NOERROR, NXDOMAIN) else heard.refused)[number] = answer
 
     def _ask_by_datagrams(
         self,
         questions: dict[int, wire.Question],
         server: Address,
         seconds: float,
-        found: dict[int, wire.Answer],
-        refused: dict[int, wire.Answer],
-        told: dict[int, wire.Answer],
+        heard: _Heard,
         truncated: list[tuple[int, Address]],
     ) -> None:
         """Ask by datagrams. Complete answers are kept; questions with truncated answers go to `truncated`,
@@ -207,11 +208,11 @@ class _Tries:
             if answer.truncated:
                 truncated.append((number, one.server))
             elif answer.rcode in (NOERROR, NXDOMAIN):
-                found[number] = answer
+                heard.found[number] = answer
             elif one is present:
-                refused[number] = answer
+                heard.refused[number] = answer
             else:
-                told.setdefault(number, answer)
+                heard.told.setdefault(number, answer)
                 continue
             left.discard(number)
 

@@ -25,7 +25,7 @@ from libc.stdint cimport int64_t, uint64_t, uintptr_t
 
 from syncless._core.cpython.functions import original_of
 from syncless._core.calls.filesystems cimport (
-    FileSystem, begin_call, begin_in_thread, never, of_path, pools_all, took,
+    LONGEST_TRIAL, TRIAL, FileSystem, begin_call, begin_in_thread, is_quick, never, of_path, pools_all, took,
 )
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing
@@ -53,10 +53,6 @@ cdef enum:
     UNKNOWN = -2            # no deadline yet
     SLICE = 200000          # ns of one tasklet's statements before the others get a turn, where a poll is due
     STATEMENTS = 64         # or as many of them
-    TRIAL = 8               # quick executions in a row before a statement that writes is executed directly
-    LONGEST_TRIAL = 1024
-    SLOW_NS = 2000000       # an execution that waits longer is not quick
-    LOCK_NS = 10000000      # as in filesystems.pyx
 
 cdef int steps = STEPS
 cdef bint caches_are_shared = False     # by connections that open the same file
@@ -87,7 +83,7 @@ cdef dict executions = {}   # text of a statement that writes -> _Executions
 
 
 cdef class _Executions:
-    """How quickly a statement has been executed; the rule is that of filesystems.pyx for a function."""
+    """How quickly a statement that writes has been executed; by the rule for functions in filesystems.pyx."""
     cdef int left                   # quick ones in a row that are needed before it is executed directly
     cdef int sentence
 
@@ -95,7 +91,7 @@ cdef class _Executions:
         self.left = self.sentence = TRIAL
 
     cdef int answered(self, int64_t ns, bint in_thread) except -1:
-        if ns <= (SLOW_NS + LOCK_NS if in_thread else SLOW_NS):
+        if is_quick(ns, in_thread):
             self.left = max(0, self.left - 1)
             return 0
         if not in_thread:               # in a thread it may have waited for a lock

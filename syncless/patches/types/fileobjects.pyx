@@ -127,6 +127,8 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
     opener = positional[3] if len(positional) > 3 else kwargs.get("opener")
     if opener is not None:                      # it waits, or not, by itself
         return init_by_opener(self, positional, kwargs, opener)
+    if type(name) is bool:                      # the warning names the caller's line
+        return original_init(self, args, named)
     if type(name) is int:
         if not 0 <= name <= INT_MAX:
             return original_init(self, args, named)
