@@ -130,7 +130,8 @@ cdef int call_on_top(Loop loop, BaseTasklet me, BaseTasklet top, object function
     if returned == NULL:
         return loop._switch_failed(me)
     Py_DECREF(<object> returned)
-    me.switches += 1
+    if call.switches > 1:                   # the handler has waited: others have run
+        me.switches += 1
     if me.locals.own or me.switch_hook is not None:
         loop._goes_on(me)
     me.state = RUNNING

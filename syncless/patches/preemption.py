@@ -28,6 +28,7 @@ from typing import Any
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.cpython.functions import original_of
 from syncless._core.current import current, sleep, uninterrupted
+from syncless._core.handling import OnTop
 from syncless._core.tasklet import Tasklet
 from syncless.patches.types.cputimer import ProcessorTimer
 
@@ -104,6 +105,8 @@ class Preemption:
             self._stop_now()
             return
         me = None if self.rests else current()
+        if isinstance(me, OnTop):
+            return  # the tasklet in which the other signal came has not waited
         now = id(me), 0 if me is None else me.switches  # the tasklet itself would live until the next signal
         if me is None or now != self._last:
             self._last = now

@@ -49,6 +49,18 @@ def computes(seconds):
             done.append(1)
             for each in threads: each.join()
         """,
+        "a signal, whose handler runs in main": """
+            import signal
+            handled = []
+            signal.signal(signal.SIGUSR1, lambda number, frame: handled.append(number))
+            def signals_itself():
+                while not done: signal.raise_signal(signal.SIGUSR1)
+            thread = threading.Thread(target=signals_itself)
+            thread.start()
+            done.append(1)
+            thread.join()
+            assert handled
+        """,
         "in a child": """
             def fork():
                 child = os.fork()
