@@ -252,6 +252,7 @@ LATE_IMPORTS = {
         ("cli/tracing.py", "syncless.debug"),
         ("patches/deadlocks.py", "syncless.debug"),
         ("server/server.py", "syncless.server.options"),
+        ("server/status/stuck.py", "syncless.debug"),
         ("server/server.py", "syncless.server.otel.telemetry"),
         ("server/otel/telemetry.py", "syncless.server.otel.messages"),
         ("server/server.py", "syncless.http.content.compression"),

@@ -456,7 +456,7 @@ def spawn_in(where, function, *args, **kwargs) -> Tasklet:
     threading.Thread, or its ident. Raise RuntimeError if the loop's thread has ended, LookupError if the
     thread has ended or has not used syncless yet.
     """
-    cdef Loop loop = loop_of(where)
+    cdef Loop loop = loop_of(where), here = peek_loop()
     cdef Tasklet made = Tasklet.__new__(Tasklet)
     if loop.ending or loop.closed:
         refuse_spawn()
@@ -467,7 +467,7 @@ def spawn_in(where, function, *args, **kwargs) -> Tasklet:
     made.kwargs = kwargs or None
     made.context = PyContext_CopyCurrent()
     made._start_in(loop)
-    made.parent = get_loop().current.serial if get_loop().current is not None else 0
+    made.parent = 0 if here is None or here.current is None else here.current.serial
     return made
 
 

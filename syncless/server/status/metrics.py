@@ -66,6 +66,12 @@ GAUGES = (
     ("http2_streams", "syncless_http2_streams", "HTTP/2 requests that run or wait", 1),
     ("held_streams", "syncless_held_streams", "Event streams that go on after their requests", 1),
     ("tasklets", "syncless_tasklets", "Tasklets of the serving loops", 1),
+    (
+        "growing_tasklets",
+        "syncless_growing_tasklets",
+        "Tasklets that wait where more and more have waited for up to an hour",
+        1,
+    ),
     ("longest_stall_ns", "syncless_longest_stall_seconds", "The longest stall since the start", 1e9),
     ("recent_stall_ns", "syncless_recent_stall_seconds", "The longest stall of the last minute", 1e9),
     (

@@ -20,9 +20,7 @@ import struct
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
 from operator import attrgetter
-from types import CoroutineType, FrameType, GeneratorType
 from typing import Any
 
 from syncless._core.calls.sidethread import SideThread, wait_readable
@@ -33,7 +31,10 @@ from syncless.http.exchange import Exchange
 from syncless.http.listener import Counters
 from syncless.server.lanes.lane import add_up
 from syncless.server.server import Server
+from syncless.server.status.growth import Growth
+from syncless.server.status.places import place_of, place_of_task
 from syncless.server.status.scoreboard import CAUSES, WAITS, Row, figures_of, write
+from syncless.server.status.stuck import Search
 from syncless.tools.blockers import stall_of
 
 TICK = 0.1
@@ -49,6 +50,8 @@ RECENT_SECONDS = 60.0
 KEPT_STALLS = 20
 SHOWN_REQUESTS = 100
 """The oldest; of the others only their number is told."""
+QUESTION, SEARCH = b"?", b"!"
+"""What a reporter may be sent: for its report; and before that to begin a search for stuck tasklets."""
 LENGTH = struct.Struct("!I")
 """The header of a report: its number of bytes."""
 
@@ -68,6 +71,8 @@ class Reporter:
         """Stalls, their ns together, and those of the longest."""
         self._looked = 0.0
         self._utilization = Utilization(UTILIZATION_SECONDS)
+        self._growth = Growth()
+        self._search = Search(self._loop)
         self._lock = _thread.allocate_lock()
         self._counters = Counters(row)
         server.counters = self._counters
@@ -79,7 +84,7 @@ class Reporter:
     # -- in the thread ------------------------------------------------------------------------------------
 
     def start(self, line: int) -> None:
-        """Answer each byte that arrives on the socket ``line`` with a report, in a thread that ends with the
+        """Answer what arrives on the socket ``line`` with a report, in a thread that ends with the
         process."""
         asking = _socket.socket(fileno=line)
         SideThread(lambda woken: self._answer(asking, woken)).start()
@@ -93,6 +98,8 @@ class Reporter:
             except OSError:
                 asked = b""
         self.tick()
+        if asked and SEARCH in asked:
+            self.search()
         if asked:
             told = json.dumps(self.report()).encode()
             with contextlib.suppress(OSError):
@@ -129,6 +136,10 @@ class Reporter:
         self._counted = number, total + grown, max(longest, int(held * 1e9))
         write(self._row, zip(("stalls", "stalled_ns", "longest_stall_ns"), self._counted, strict=True))
 
+    def search(self) -> None:
+        """Begin a search for tasklets that nothing can wake, in the loop's thread."""
+        self._search.begin()
+
     def held_seconds(self) -> float:
         """Return for how long the loop has been blocked."""
         return self._loop.held_for()
@@ -144,6 +155,8 @@ class Reporter:
             tasklets = self._tasklets()
             figures["tasklets"] = len(tasklets)
             figures |= parked(tasklets)
+            self._growth.look(tasklets)
+            figures["growing_tasklets"] = sum(place["tasklets"] for place in self._growth.growing)
             figures["memory_bytes"] = memory()
             figures["open_files"] = open_files()
             figures["backlog"], figures["backlog_limit"] = self._server.backlog()
@@ -185,6 +198,8 @@ class Reporter:
             "requests": shown[:SHOWN_REQUESTS],
             "more_requests": len(shown[SHOWN_REQUESTS:]),
             "other_tasklets": others,
+            "growing": self._growth.growing,
+            "stuck": self._search.found,
             "slowest_requests": slow.slowest() if slow is not None else [],
             "recent_stalls": self._stuck() + self._stalls[::-1],
         }
@@ -275,63 +290,3 @@ def open_files() -> int:
         return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # size: Linux 6.2
     except OSError:
         return len(os.listdir("/dev/fd")) if sys.platform == "darwin" else 0
-
-
-MOST_FRAMES = 200
-
-_HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
-_LIBRARIES = os.path.dirname(os.__file__)
-
-
-def place_of(frame: FrameType | None) -> str | None:
-    """Return the innermost line of the application among this frame and its callers, or else that of a
-    library."""
-    return _told(_callers(frame))
-
-
-def place_of_task(task: Any) -> tuple[str | None, str | None]:
-    """Return the library's coroutine that the task awaits, and the line of the application that awaits it."""
-    frames: list[FrameType] = []
-    awaited = None
-    coroutine = task.get_coro()
-    while len(frames) < MOST_FRAMES:
-        if type(coroutine) is CoroutineType:
-            frame, inner = coroutine.cr_frame, coroutine.cr_await
-        elif type(coroutine) is GeneratorType:
-            frame, inner = coroutine.gi_frame, coroutine.gi_yieldfrom
-        else:
-            break
-        if frame is None:
-            break
-        frames.append(frame)
-        awaited = coroutine.__qualname__ if _is_library(frame.f_code.co_filename) else None
-        coroutine = inner
-    return awaited, _told(reversed(frames))
-
-
-def _callers(frame: FrameType | None) -> Iterator[FrameType]:
-    for _ in range(MOST_FRAMES):
-        if frame is None:
-            return
-        yield frame
-        frame = frame.f_back
-
-
-def _told(frames: Iterator[FrameType]) -> str | None:
-    """Return the line of the first frame of the application, or else of a library. The innermost frame comes
-    first."""
-    best: FrameType | None = None
-    for frame in frames:
-        file = frame.f_code.co_filename
-        if not file.startswith((_HERE, "<frozen")):
-            best = best or frame
-            if not _is_library(file):
-                best = frame
-                break
-    if best is None:
-        return None
-    return f"{best.f_code.co_filename}:{best.f_lineno} in {best.f_code.co_name}"
-
-
-def _is_library(file: str) -> bool:
-    return "site-packages" in file or file.startswith(_LIBRARIES)

@@ -49,6 +49,7 @@ GAUGES = (
     "http2_streams",
     "held_streams",
     "tasklets",
+    "growing_tasklets",
     "buffered_bytes",
     "memory_bytes",
     "open_files",

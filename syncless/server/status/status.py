@@ -22,7 +22,7 @@ from typing import Any
 from syncless.server.status.endpoint import EVENTS, Answer, Client, Endpoint, Events, Request
 from syncless.server.status.options import METRICS_PATH, StatusOptions
 from syncless.server.status.overview import Overview, Program
-from syncless.server.status.reporter import LENGTH, Reporter
+from syncless.server.status.reporter import LENGTH, QUESTION, SEARCH, Reporter
 from syncless.server.status.scoreboard import Scoreboard
 
 PATIENCE = 0.5
@@ -31,7 +31,10 @@ EVERY = 1.0
 """Seconds between two events, and between two samples of the rates."""
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page.html")
 HEALTH_PATHS = ("/livez", "/readyz")
-PATHS = ("/", "/status.json", "/events", *HEALTH_PATHS)
+SEARCH_PATH = "/stuck"
+MAY_SEARCH = "syncless-search"
+"""A field of a request that begins a search: a page of another site cannot make a browser send it."""
+PATHS = ("/", "/status.json", "/events", SEARCH_PATH, *HEALTH_PATHS)
 
 
 class Line:
@@ -44,11 +47,11 @@ class Line:
         """When the question was asked that has no response yet; 0: none."""
         self._received = bytearray()
 
-    def ask(self) -> None:
-        if not self.asked_at:
+    def ask(self, question: bytes = QUESTION) -> None:
+        if not self.asked_at or question != QUESTION:
             with contextlib.suppress(OSError):  # it has ended, or stands still for long
-                self.sock.send(b"?")
-            self.asked_at = time.monotonic()
+                self.sock.send(question)
+            self.asked_at = self.asked_at or time.monotonic()
 
     def on_ready(self, mask: int) -> None:
         try:
@@ -73,7 +76,9 @@ class Own:
         self._reporter = reporter
         self.report: dict[str, Any] | None = None
 
-    def ask(self) -> None:
+    def ask(self, question: bytes = QUESTION) -> None:
+        if question == SEARCH:
+            self._reporter.search()
         self.report = self._reporter.report()
 
 
@@ -233,8 +238,19 @@ class StatusServer:
         if request.path == "/events":
             self._ask_all()
             return EVENTS
+        if request.path == SEARCH_PATH:
+            return self._search(request)
         paths = (*PATHS, METRICS_PATH) if self._at_status else PATHS
         return Answer(f"The paths here are {' '.join(paths)}\n".encode(), status=404)
+
+    def _search(self, request: Request) -> Answer:
+        if MAY_SEARCH not in request.headers:
+            text = b"Add the field Syncless-Search: yes. A search blocks the loops for a while.\n"
+            return Answer(text, status=403)
+        for line in self._lines.values():
+            line.ask(SEARCH)
+        text = b"The search has begun. Its result is `stuck` of each worker in status.json.\n"
+        return Answer(text, status=202)
 
     def _answer_health(self, client: Client, request: Request) -> Answer:
         if request.path == "/livez":
