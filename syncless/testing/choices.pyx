@@ -258,8 +258,7 @@ cdef class Choices:
         self.loop, self.body = get_loop(), body
         polled(&self.loop.clock, self.loop.clock.now)       # as many turns until the next as in all runs
         active = self
-        explorer.most_events = 256
-        explorer.due, explorer.choose = is_due, choose_first
+        explore()
         if own is not None:
             self.preempting = Preempting(1, True)
             count_only(own)
@@ -273,14 +272,44 @@ cdef class Choices:
         """The usual choices from now on."""
         global active
         if active is self:
-            explorer.due, explorer.choose = NULL, NULL
             if self.preempting is not None:
                 self.preempting.stop()
                 count_only(None)
             active = None
+            explore()
+
+
+cdef BaseTasklet yielding = None    # in each call in which it may
+
+
+def yields_always(BaseTasklet tasklet) -> BaseTasklet | None:
+    """This tasklet yields from now on in each call that need not wait; None: none does. Return the one that
+    did so before."""
+    global yielding
+    before, yielding = yielding, tasklet
+    explore()
+    return before
+
+
+def is_shielded(BaseTasklet tasklet not None) -> bool:
+    """Return whether its wait goes on, whatever is thrown at it."""
+    return tasklet.shielded == SHIELDED
+
+
+cdef int explore() except -1:
+    """Be asked while there is something to choose."""
+    explorer.most_events = 256
+    if active is None and yielding is None:
+        explorer.due, explorer.choose = NULL, NULL
+    else:
+        explorer.due, explorer.choose = is_due, choose_first
+    return 0
 
 
 cdef bint is_due(PollClock* clock) noexcept:
+    if (yielding is not None and yielding.state == RUNNING and yielding.loop.current is yielding
+            and clock == &yielding.loop.clock):
+        return True
     if active is not None and clock == &active.loop.clock:
         return active.due(clock)
     clock.turns_left -= 1                           # another thread's

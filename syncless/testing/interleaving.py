@@ -30,6 +30,20 @@ def is_own(file: str) -> bool:
     return not file.startswith(_ELSEWHERE) and "-packages" + os.sep not in file
 
 
+def own_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost frame of the program's own code, from this one on."""
+    while frame is not None and not is_own(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def where(frame: FrameType, what: str) -> str:
+    """Return the line of a frame as text, with what happens there."""
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    source = linecache.getline(file, line).strip()[:70]
+    return f"{os.path.basename(file)}:{line} {what}: {source}"
+
+
 class Interleaving:
     """The switches of one run, while it is on."""
 
@@ -61,9 +75,7 @@ class Interleaving:
 
     def _stopped(self, tasklet: Tasklet[Any]) -> None:
         self._last = 0
-        frame: FrameType | None = sys._getframe()
-        while frame is not None and not is_own(frame.f_code.co_filename):
-            frame = frame.f_back
+        frame = own_frame(sys._getframe())
         if frame is None:
             if tasklet.status not in ("ready", "waiting"):
                 self.lines.append(f"{self.name(tasklet)} ends")
@@ -73,9 +85,7 @@ class Interleaving:
             what = f"waits for {self._wanted(tasklet)}"
         else:
             self._last = tasklet.number
-        file, line = frame.f_code.co_filename, frame.f_lineno
-        source = linecache.getline(file, line).strip()[:70]
-        self.lines.append(f"{self.name(tasklet)} {os.path.basename(file)}:{line} {what}: {source}")
+        self.lines.append(f"{self.name(tasklet)} {where(frame, what)}")
         del self.lines[:-MOST]
 
     def _wanted(self, tasklet: Tasklet[Any]) -> str:
