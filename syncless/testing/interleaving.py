@@ -11,6 +11,7 @@ import threading
 from functools import lru_cache
 from types import FrameType
 from typing import Any
+from weakref import WeakSet
 
 from syncless._core.tasklet import Tasklet
 from syncless._core.wait.sync import Waits
@@ -44,6 +45,21 @@ def where(frame: FrameType, what: str) -> str:
     return f"{os.path.basename(file)}:{line} {what}: {source}"
 
 
+_recording: list[list[str]] = []
+_hidden: WeakSet[Tasklet[Any]] = WeakSet()
+
+
+def hide(tasklet: Tasklet[Any]) -> None:
+    """Leave out the end of a tasklet that is none of the program's."""
+    _hidden.add(tasklet)
+
+
+def note(line: str) -> None:
+    """Add a line to the interleaving that is recorded now, if one is."""
+    for lines in _recording:
+        lines.append(line)
+
+
 class Interleaving:
     """The switches of one run, while it is on."""
 
@@ -55,7 +71,14 @@ class Interleaving:
         self._last = 0
         """The number of the tasklet of the last line if it was only interrupted."""
         self._watch = Watch(self._stopped, self._went_on)
-        self.start, self.stop = self._watch.start, self._watch.stop
+
+    def start(self) -> None:
+        _recording.append(self.lines)
+        self._watch.start()
+
+    def stop(self) -> None:
+        self._watch.stop()
+        _recording.remove(self.lines)
 
     def name(self, tasklet: Tasklet[Any]) -> str:
         """Return a letter, in the order of their first lines, and what the program calls it."""
@@ -77,7 +100,7 @@ class Interleaving:
         self._last = 0
         frame = own_frame(sys._getframe())
         if frame is None:
-            if tasklet.status not in ("ready", "waiting"):
+            if tasklet.status not in ("ready", "waiting") and tasklet not in _hidden:
                 self.lines.append(f"{self.name(tasklet)} ends")
             return
         what = "is interrupted"

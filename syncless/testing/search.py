@@ -33,7 +33,7 @@ Choice = tuple[int, int, int]
 
 ATTEMPTS = 300
 """Runs to shorten a schedule."""
-LETTERS = "ocbt"
+LETTERS = "ocbtn"
 """For the kinds of choices, see choices.pyx."""
 FAREWELL = 1.0
 """Virtual seconds for each tasklet that a run has left, until it has ended."""
