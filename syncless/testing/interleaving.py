@@ -40,9 +40,17 @@ def own_frame(frame: FrameType | None) -> FrameType | None:
 
 def where(frame: FrameType, what: str) -> str:
     """Return the line of a frame as text, with what happens there."""
-    file, line = frame.f_code.co_filename, frame.f_lineno
+    file, line = frame.f_code.co_filename, _line_of(frame)
     source = linecache.getline(file, line).strip()[:70]
     return f"{os.path.basename(file)}:{line} {what}: {source}"
+
+
+def _line_of(frame: FrameType) -> int:
+    """Return its line; where the compiler has added bytecodes that have none, the one before."""
+    code, line = frame.f_code, frame.f_code.co_firstlineno
+    for start, _, one in code.co_lines():
+        line = one or line if start <= frame.f_lasti else line
+    return frame.f_lineno or line
 
 
 _recording: list[list[str]] = []
@@ -90,7 +98,7 @@ class Interleaving:
         return known
 
     def _went_on(self, tasklet: Tasklet[Any]) -> None:
-        if tasklet.number not in self._names and len(_starting) == 1:
+        if tasklet.number not in self._names and len(_starting) == 1 and tasklet not in _hidden:
             self._threads[tasklet.number] = next(iter(_starting)).name
         if self._last == tasklet.number and self.lines:
             self.lines.pop()  # nobody else was ready

@@ -77,7 +77,8 @@ class Network:
         self._cut: set[str | None] = set()
         self._healed = Event()
         self._losing: list[str | None] = []
-        self.links: set[_Link] = set()
+        self.links: dict[_Link, None] = {}
+        """In the order in which they were made, on which schedules rely."""
         self.loop = current_loop()
 
     # -- names ---------------------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ class Network:
         own = self._names.get(getpeername(near)[:2]) or (LOOPBACK[sock.family], next(self._ports))
         self._names[getpeername(near)[:2]] = self._names[getsockname(far)[:2]] = own
         self._names[getsockname(near)[:2]] = target
-        self.links.add(_Link(self, near, far, target))
+        self.links[_Link(self, near, far, target)] = None
         return in_progress
 
     # -- what is sent --------------------------------------------------------------------------------------
@@ -297,12 +298,12 @@ class _Link:
             self._close()
 
     def _close(self) -> None:
-        self._net.links.discard(self)
+        self._net.links.pop(self, None)
         self.near.close()
         self.far.close()
 
     def reset(self) -> None:
-        self._net.links.discard(self)
+        self._net.links.pop(self, None)
         _drop(self.near)
         _drop(self.far)
 

@@ -26,7 +26,7 @@ from syncless.patches import patch_all
 from syncless.patches.threads import let_preemption_rest
 from syncless.testing.choices import Choices, begins_here
 from syncless.testing.interleaving import Interleaving, is_own
-from syncless.testing.virtualtime import Clock, clock_on, clocks_replaced
+from syncless.testing.virtualtime import Clock, clock_on, clocks_replaced, until_idle
 
 _P = ParamSpec("_P")
 Choice = tuple[int, int, int]
@@ -71,6 +71,7 @@ class Run:
         before = {each.number for each in current_loop().tasklets()}
         clock = Clock(body)
         with clock_on(clock), self._repeatable():
+            until_idle()  # events of an earlier run come now
             try:
                 _call(self, body, test)
             except BaseException as error:
