@@ -17,6 +17,7 @@ from typing import Any, ParamSpec
 
 from syncless._core.exits import TaskletExit
 from syncless._core.tasklet import Tasklet
+from syncless.patches import is_patched
 from syncless.testing.choices import Watch, is_shielded, yields_always
 from syncless.testing.interleaving import own_frame, where
 
@@ -110,8 +111,11 @@ def crash(function: Callable[_P, object], point: int, *args: _P.args, **kwargs: 
     """Run function(*args, **kwargs) in a tasklet that is killed at its wait number `point`, from 1 on. Return
     where that was, once the tasklet has ended.
 
-    An exception of the function is raised here. Tasklets and threads that it has started are not killed.
+    An exception of the function is raised here. Tasklets and threads that it has started are not killed. The
+    process must be patched: else locks and queues of the standard library do not wait in tasklets.
     """
+    if not is_patched("thread"):
+        raise RuntimeError("crashes need the patch: call syncless.patches.patch_all() first")
     if point < 1:
         raise ValueError(f"points are numbered from 1, not {point}")
     killer = _Killer(lambda: function(*args, **kwargs), point, getattr(function, "__name__", "crash"))

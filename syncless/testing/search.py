@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec
 
+from syncless._core.calls.filesystems import set_mode
 from syncless._core.current import current
 from syncless._core.exits import set_error_handler
 from syncless._core.tasklet import Tasklet
@@ -91,6 +92,7 @@ class Run:
         numbers, collects, hook = random.getstate(), gc.isenabled(), threading.excepthook
         handler = set_error_handler(lambda where, error: self._uncaught.append(error))
         threading.excepthook = lambda args: self._uncaught.append(args.exc_value or args.exc_type())
+        mode = set_mode("direct")  # how quick files are must not show
         let_preemption_rest(True)
         random.seed(0)
         gc.disable()
@@ -99,6 +101,7 @@ class Run:
         finally:
             if collects:
                 gc.enable()
+            set_mode(mode)
             let_preemption_rest(False)
             random.setstate(numbers)
             set_error_handler(handler)

@@ -1,6 +1,6 @@
 """Crashes: a function is killed at each of its waits in turn, also where it need not wait."""
 
-from tests.programs import check
+from tests.programs import check, run_unchecked
 from tests.testing.test_schedules import run
 
 
@@ -154,3 +154,16 @@ def test_shielded_waits_are_no_points():
         closed.append(1)
     assert [each.number for each in crash_points(work)] == [1, 2] and closed == [1]
     """)
+
+
+def test_a_process_without_the_patch_is_told():
+    program = """
+from syncless.testing import crash
+try:
+    crash(print, 1)
+except RuntimeError as error:
+    print(error)
+"""
+    assert (
+        run_unchecked(program).stdout == "crashes need the patch: call syncless.patches.patch_all() first\n"
+    )

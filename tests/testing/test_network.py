@@ -418,3 +418,35 @@ assert len(os.listdir("/proc/self/fd")) == before
 """
     )
     run(program, tmp_path)
+
+
+def test_a_seed_repeats_a_server_in_a_fresh_process_too(tmp_path):
+    """Modules that it imports when it begins are no choices, nor are events that an earlier run has left."""
+    program = (
+        SERVED
+        + """
+from syncless.testing import network
+import http.client
+
+def test():
+    with network() as net:
+        server = Server(app, host="10.0.0.1", port=80).start()
+        def ask():
+            client = http.client.HTTPConnection("10.0.0.1", 80, timeout=60)
+            try:
+                client.request("GET", "/")
+                client.getresponse().read()
+            except (OSError, http.client.HTTPException):
+                pass
+            finally:
+                client.close()
+        in_threads(ask, ask)
+        server.stop(0)
+
+for seed in 25, 26, 59:
+    lines = {" | ".join(search(test, seed=seed).last.interleaving.lines) for _ in range(10)}
+    assert len(lines) == 1, (seed, lines)
+    print(*lines)
+"""
+    )
+    assert run(program, tmp_path) == run(program, tmp_path)
