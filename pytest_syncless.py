@@ -1,5 +1,5 @@
-"""A plugin for pytest: the fixture `syncless_server`, the options `--tasklets`, `--schedules` and `--seed`,
-and the mark `schedules`.
+"""A plugin for pytest: the fixtures `syncless_server`, `syncless_network` and `syncless_time`, the options
+`--tasklets`, `--schedules` and `--seed`, and the mark `schedules`.
 
 pytest imports this file in each project where syncless is installed, so it imports nothing of syncless. The
 rest is in syncless/contrib/pytest.py, imported when it is used.
@@ -56,10 +56,15 @@ def pytest_configure(config: pytest.Config) -> None:
         _plugin().patch_all()
 
 
+def _count(item: pytest.Item) -> Any:
+    """Return how many schedules the test has at most, or a false value."""
+    mark = item.get_closest_marker("schedules")
+    return mark.args[0] if mark is not None and mark.args else item.config.getoption("schedules")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    mark = item.get_closest_marker("schedules")
-    count = mark.args[0] if mark is not None and mark.args else item.config.getoption("schedules")
+    count = _count(item)
     if not count:
         return None
     _plugin().run_schedules(item, nextitem, count, item.config.getoption("schedule_seed", None))
@@ -84,3 +89,21 @@ def syncless_server() -> Iterator[Any]:
     """
     with _plugin().Servers() as servers:
         yield servers.serve
+
+
+@pytest.fixture
+def syncless_network() -> Iterator[Any]:
+    """A network in memory, to which all sockets of this process belong until the test ends: see
+    `syncless.testing.network`."""
+    _plugin().patch_all()
+    with _plugin().network() as net:
+        yield net
+
+
+@pytest.fixture
+def syncless_time(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Virtual time until the test ends, see `syncless.testing.virtual_time`; under schedules it is so
+    anyway."""
+    _plugin().patch_all()
+    with contextlib.nullcontext() if _count(request.node) else _plugin().virtual_time():
+        yield _plugin().advance

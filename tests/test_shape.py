@@ -110,7 +110,7 @@ LAYERS = {
         "syncless.console",
         "syncless",
     },
-    "syncless.testing": {"syncless._core", "syncless.patches", "syncless"},
+    "syncless.testing": {"syncless._core", "syncless.io", "syncless.patches", "syncless"},
     "syncless.contrib": {
         "syncless.testing",
         "syncless.console",

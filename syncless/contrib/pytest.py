@@ -15,11 +15,21 @@ from _pytest.runner import runtestprotocol
 from syncless._core.tasklet import spawn
 from syncless._core.wait.sync import Event
 from syncless.patches import patch_all
+from syncless.testing import advance, network, virtual_time
 from syncless.testing.search import Run, Search
 from syncless.testing.virtualtime import clocks_replaced
 from syncless.wsgi import Server
 
-__all__ = ["Served", "Servers", "in_a_tasklet", "patch_all", "run_schedules"]
+__all__ = [
+    "Served",
+    "Servers",
+    "advance",
+    "in_a_tasklet",
+    "network",
+    "patch_all",
+    "run_schedules",
+    "virtual_time",
+]
 
 
 class Served:

@@ -12,6 +12,7 @@ A choice has a kind, a number (how many of that kind there were before) and a va
 | call | a call that need not wait, while another tasklet is ready | 1: the others come first; 2: see below |
 | code | a bytecode of a thread's own code, while another tasklet is ready | the same |
 | tie | timeouts are over, and other timers | 0: these come first; 1: all at once; 2 ...: that timeout |
+| net | something is sent in a network in memory | 0: it arrives; 1 ...: a fault, see network.py |
 
 With 2 a tasklet is *held back*: it goes on when no other one is ready. Each kind has numbers of its own, so
 that one choice more or less does not shift the meaning of all later ones.
@@ -41,7 +42,7 @@ import sys
 from syncless._core.cpython.counting import count_only
 
 cdef enum:
-    ORDER, CALL, CODE, TIE, KINDS
+    ORDER, CALL, CODE, TIE, NET, KINDS
 
 cdef enum:
     CODE_TURN = 10000           # bytecodes
@@ -70,6 +71,7 @@ cdef class Choices:
 
     def __init__(self, seed=None, given=()):
         cdef int kind
+        cdef uint64_t before
         self.taken, self.held_back, self.seen, self.given = [], set(), {}, None
         if seed is None:
             self._give(given)
@@ -79,13 +81,21 @@ cdef class Choices:
             self.any_of(2)              # the first numbers of small seeds are alike
         if seed % 3 == 2:
             self.one_in = [[1, 2, 4][self.any_of(3)], [2, 8, 40][self.any_of(3)],
-                           [4, 20, 100, 600][self.any_of(4)], 2]
-            for kind in range(KINDS):
+                           [4, 20, 100, 600][self.any_of(4)], 2, 1]
+            for kind in range(NET):
                 self.next_at[kind] = self.any_of(2 * self.one_in[kind] - 1)
+            before = self.state
+            self.one_in[NET] = [2, 8, 30][self.any_of(3)]
+            self.next_at[NET] = self.any_of(2 * self.one_in[NET] - 1)
+            self.state = before         # what a network draws shifts nothing else
             return
         self.has_priorities = seed % 3 == 1
         scale = 4 << min(self.any_of(SCALES), self.any_of(SCALES))
-        self._give([self._any_place(scale) for _ in range(1 + self.any_of(3))])
+        places = [self._any_place(scale) for _ in range(1 + self.any_of(3))]
+        before = self.state
+        places += [(NET, self.any_of(2 << self.any_of(5)), 1 + self.any_of(6)) for _ in range(self.any_of(3))]
+        self.state = before
+        self._give(places)
 
     def _any_place(self, uint64_t scale):
         """Draw a place at which something unusual is chosen, and what."""
@@ -141,7 +151,7 @@ cdef class Choices:
     @property
     def made(self) -> int:
         """How many choices there were."""
-        return self.counts[ORDER] + self.counts[CALL] + self.counts[CODE] + self.counts[TIE]
+        return sum(self.counts)
 
     @property
     def preempts(self) -> bool:
@@ -258,8 +268,7 @@ cdef class Choices:
         self.loop, self.body = get_loop(), body
         polled(&self.loop.clock, self.loop.clock.now)       # as many turns until the next as in all runs
         active = self
-        explorer.most_events = 256
-        explorer.due, explorer.choose = is_due, choose_first
+        explore()
         if own is not None:
             self.preempting = Preempting(1, True)
             count_only(own)
@@ -273,14 +282,44 @@ cdef class Choices:
         """The usual choices from now on."""
         global active
         if active is self:
-            explorer.due, explorer.choose = NULL, NULL
             if self.preempting is not None:
                 self.preempting.stop()
                 count_only(None)
             active = None
+            explore()
+
+
+cdef BaseTasklet yielding = None    # in each call in which it may
+
+
+def yields_always(BaseTasklet tasklet) -> BaseTasklet | None:
+    """This tasklet yields from now on in each call that need not wait; None: none does. Return the one that
+    did so before."""
+    global yielding
+    before, yielding = yielding, tasklet
+    explore()
+    return before
+
+
+def is_shielded(BaseTasklet tasklet not None) -> bool:
+    """Return whether its wait goes on, whatever is thrown at it."""
+    return tasklet.shielded == SHIELDED
+
+
+cdef int explore() except -1:
+    """Be asked while there is something to choose."""
+    explorer.most_events = 256
+    if active is None and yielding is None:
+        explorer.due, explorer.choose = NULL, NULL
+    else:
+        explorer.due, explorer.choose = is_due, choose_first
+    return 0
 
 
 cdef bint is_due(PollClock* clock) noexcept:
+    if (yielding is not None and yielding.state == RUNNING and yielding.loop.current is yielding
+            and clock == &yielding.loop.clock):
+        return True
     if active is not None and clock == &active.loop.clock:
         return active.due(clock)
     clock.turns_left -= 1                           # another thread's
@@ -321,6 +360,11 @@ cdef bint is_inside_ours() except -1:
             ends_in_ours = False
         frame = frame.f_back
     return any_ours
+
+
+def choose_fault(uint64_t options) -> int:
+    """Return 0, the usual one, or which of so many things happens to something that is sent."""
+    return 0 if active is None or options < 2 or active.loop is not get_loop() else active.decide(NET, options)
 
 
 # -- time ----------------------------------------------------------------------------------------------------
@@ -379,15 +423,13 @@ cdef int put_off(Loop loop, int64_t when, Py_ssize_t ties) except -1:
     return 0
 
 
-def awaits_descriptors(Loop loop not None) -> bool:
-    """Return whether a descriptor may wake it."""
+def awaited_descriptors(Loop loop not None) -> list[int]:
+    """Return those that may wake it."""
     cdef int fd
-    if loop.fds.is_watching():
-        return True
-    for fd in range(loop.fds.capacity):
-        if loop.fds.entries[fd].readers.first != NULL or loop.fds.entries[fd].writers.first != NULL:
-            return True
-    return False
+    return [
+        fd for fd in range(loop.fds.capacity)
+        if loop.fds.entries[fd].watcher != NULL or loop.fds.entries[fd].readers.first != NULL
+        or loop.fds.entries[fd].writers.first != NULL]
 
 
 # -- what happens --------------------------------------------------------------------------------------------

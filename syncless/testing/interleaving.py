@@ -11,6 +11,7 @@ import threading
 from functools import lru_cache
 from types import FrameType
 from typing import Any
+from weakref import WeakSet
 
 from syncless._core.tasklet import Tasklet
 from syncless._core.wait.sync import Waits
@@ -30,6 +31,43 @@ def is_own(file: str) -> bool:
     return not file.startswith(_ELSEWHERE) and "-packages" + os.sep not in file
 
 
+def own_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost frame of the program's own code, from this one on."""
+    while frame is not None and not is_own(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def where(frame: FrameType, what: str) -> str:
+    """Return the line of a frame as text, with what happens there."""
+    file, line = frame.f_code.co_filename, _line_of(frame)
+    source = linecache.getline(file, line).strip()[:70]
+    return f"{os.path.basename(file)}:{line} {what}: {source}"
+
+
+def _line_of(frame: FrameType) -> int:
+    """Return its line; where the compiler has added bytecodes that have none, the one before."""
+    code, line = frame.f_code, frame.f_code.co_firstlineno
+    for start, _, one in code.co_lines():
+        line = one or line if start <= frame.f_lasti else line
+    return frame.f_lineno or line
+
+
+_recording: list[list[str]] = []
+_hidden: WeakSet[Tasklet[Any]] = WeakSet()
+
+
+def hide(tasklet: Tasklet[Any]) -> None:
+    """Leave out the end of a tasklet that is none of the program's."""
+    _hidden.add(tasklet)
+
+
+def note(line: str) -> None:
+    """Add a line to the interleaving that is recorded now, if one is."""
+    for lines in _recording:
+        lines.append(line)
+
+
 class Interleaving:
     """The switches of one run, while it is on."""
 
@@ -41,7 +79,14 @@ class Interleaving:
         self._last = 0
         """The number of the tasklet of the last line if it was only interrupted."""
         self._watch = Watch(self._stopped, self._went_on)
-        self.start, self.stop = self._watch.start, self._watch.stop
+
+    def start(self) -> None:
+        _recording.append(self.lines)
+        self._watch.start()
+
+    def stop(self) -> None:
+        self._watch.stop()
+        _recording.remove(self.lines)
 
     def name(self, tasklet: Tasklet[Any]) -> str:
         """Return a letter, in the order of their first lines, and what the program calls it."""
@@ -53,7 +98,7 @@ class Interleaving:
         return known
 
     def _went_on(self, tasklet: Tasklet[Any]) -> None:
-        if tasklet.number not in self._names and len(_starting) == 1:
+        if tasklet.number not in self._names and len(_starting) == 1 and tasklet not in _hidden:
             self._threads[tasklet.number] = next(iter(_starting)).name
         if self._last == tasklet.number and self.lines:
             self.lines.pop()  # nobody else was ready
@@ -61,11 +106,9 @@ class Interleaving:
 
     def _stopped(self, tasklet: Tasklet[Any]) -> None:
         self._last = 0
-        frame: FrameType | None = sys._getframe()
-        while frame is not None and not is_own(frame.f_code.co_filename):
-            frame = frame.f_back
+        frame = own_frame(sys._getframe())
         if frame is None:
-            if tasklet.status not in ("ready", "waiting"):
+            if tasklet.status not in ("ready", "waiting") and tasklet not in _hidden:
                 self.lines.append(f"{self.name(tasklet)} ends")
             return
         what = "is interrupted"
@@ -73,9 +116,7 @@ class Interleaving:
             what = f"waits for {self._wanted(tasklet)}"
         else:
             self._last = tasklet.number
-        file, line = frame.f_code.co_filename, frame.f_lineno
-        source = linecache.getline(file, line).strip()[:70]
-        self.lines.append(f"{self.name(tasklet)} {os.path.basename(file)}:{line} {what}: {source}")
+        self.lines.append(f"{self.name(tasklet)} {where(frame, what)}")
         del self.lines[:-MOST]
 
     def _wanted(self, tasklet: Tasklet[Any]) -> str:

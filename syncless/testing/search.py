@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec
 
+from syncless._core.calls.filesystems import set_mode
 from syncless._core.current import current
 from syncless._core.exits import set_error_handler
 from syncless._core.tasklet import Tasklet
@@ -26,14 +27,14 @@ from syncless.patches import patch_all
 from syncless.patches.threads import let_preemption_rest
 from syncless.testing.choices import Choices, begins_here
 from syncless.testing.interleaving import Interleaving, is_own
-from syncless.testing.virtualtime import Clock, clock_on, clocks_replaced
+from syncless.testing.virtualtime import Clock, clock_on, clocks_replaced, until_idle
 
 _P = ParamSpec("_P")
 Choice = tuple[int, int, int]
 
 ATTEMPTS = 300
 """Runs to shorten a schedule."""
-LETTERS = "ocbt"
+LETTERS = "ocbtn"
 """For the kinds of choices, see choices.pyx."""
 FAREWELL = 1.0
 """Virtual seconds for each tasklet that a run has left, until it has ended."""
@@ -71,6 +72,7 @@ class Run:
         before = {each.number for each in current_loop().tasklets()}
         clock = Clock(body)
         with clock_on(clock), self._repeatable():
+            until_idle()  # events of an earlier run come now
             try:
                 _call(self, body, test)
             except BaseException as error:
@@ -90,6 +92,7 @@ class Run:
         numbers, collects, hook = random.getstate(), gc.isenabled(), threading.excepthook
         handler = set_error_handler(lambda where, error: self._uncaught.append(error))
         threading.excepthook = lambda args: self._uncaught.append(args.exc_value or args.exc_type())
+        mode = set_mode("direct")  # how quick files are must not show
         let_preemption_rest(True)
         random.seed(0)
         gc.disable()
@@ -98,6 +101,7 @@ class Run:
         finally:
             if collects:
                 gc.enable()
+            set_mode(mode)
             let_preemption_rest(False)
             random.setstate(numbers)
             set_error_handler(handler)

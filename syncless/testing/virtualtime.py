@@ -32,11 +32,13 @@ from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop
 from syncless.debug import Deadlock, format_stuck
-from syncless.testing.choices import Quiet, awaits_descriptors, next_deadline_of
+from syncless.testing.choices import Quiet, awaited_descriptors, next_deadline_of
 
 GRACE, LONGEST = 0.001, 10.0
 """Real seconds: how long descriptors get before time jumps, and how long they and other threads do if there
 is no timer."""
+inside: list[Callable[[int], bool]] = []
+"""Functions that say whether only this process can wake a descriptor: it gets GRACE, also without a timer."""
 SECOND, MILLISECOND = 10**9, 10**6
 LOOKS, SPINS = 10_000, 100
 
@@ -97,9 +99,9 @@ class Clock:
         if loop.jobs:
             return
         when = next_deadline_of(loop)
-        outside = awaits_descriptors(loop) or self._has_new_threads()
+        awaited, others = awaited_descriptors(loop), self._has_new_threads()
         waited = self._rounds * GRACE / 5
-        if outside and waited < (LONGEST if when is None else GRACE):
+        if (awaited or others) and waited < self._grace(awaited, others, when):
             self._rounds += 1
             _sleep(GRACE / 5)
             return
@@ -108,6 +110,11 @@ class Clock:
             set_virtual(max(when, get_virtual()))
         elif (main := self.body or main_tasklet()) is not None and main.status == "waiting":
             main.kill(Deadlock(_stuck(loop)), block=False)
+
+    def _grace(self, awaited: list[int], others: bool, when: int | None) -> float:
+        if when is None and (others or not all(any(knows(fd) for knows in inside) for fd in awaited)):
+            return LONGEST
+        return GRACE
 
     def _has_new_threads(self) -> bool:
         """Return whether an OS thread has begun since that may wake a tasklet."""

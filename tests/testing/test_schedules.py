@@ -387,6 +387,31 @@ def test_the_option_runs_all_tests_so_and_the_seed_repeats_one(tmp_path):
         assert f"fails with seed {seed}, the schedule number 1" in again[0][1]
 
 
+def test_fixtures_for_time_and_network(tmp_path):
+    program = """
+import time
+import urllib.request
+
+def test_time(syncless_time):
+    began = time.monotonic()
+    time.sleep(100)
+    syncless_time(50)
+    assert round(time.monotonic() - began, 3) == 150
+
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"hello"]
+
+def test_network(syncless_network, syncless_server):
+    syncless_network.host("api", "10.0.0.1")
+    syncless_server(app, host="10.0.0.1", port=80)
+    assert urllib.request.urlopen("http://api/").read() == b"hello"
+"""
+    for arguments in ([], ["--tasklets"], ["--schedules=2", "-k", "time"]):
+        status, said = run_pytest(tmp_path, program, *arguments)
+        assert status == 0, said
+
+
 def test_a_project_keeps_its_own_option_seed(tmp_path):
     (tmp_path / "conftest.py").write_text(
         'def pytest_addoption(parser): parser.addoption("--seed", type=int, default=3)'
@@ -402,6 +427,12 @@ def test_a_project_keeps_its_own_option_seed(tmp_path):
         "lost_update": ["is interrupted: self.balance += amount", "assert 10 == 20"],
         "deadlock": ["Deadlock: nothing can go on", "waits for lock of"],
         "leak": ["unusual choice: t0.", "assert 1 == 2"],
+        "order_twice": [
+            "unusual choice: n",
+            "the network resets a connection to 10.0.0.1:80",
+            "assert 2 <= 1",
+        ],
+        "crash": ["point 2: test_", "may let others run: self.log.put("],
     }.items(),
 )
 def test_an_example_of_the_guide_fails(name, lines, tmp_path):
