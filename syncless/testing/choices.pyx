@@ -31,8 +31,8 @@ from libc.string cimport strcmp
 from syncless._core.bytecodes cimport BytecodeLimit
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport (
-    PARKED, RUNNING, SHIELDED, BaseTasklet, Observer, PollClock, ReadyQueue, Runnable, Scheduler, explorer, item_at,
-    polled,
+    PARKED, RUNNING, SHIELDED, BaseTasklet, Observer, PollClock, ReadyQueue, Runnable, Scheduler,
+    explorer, item_at, polled,
 )
 from syncless._core.threadloop cimport get_loop
 from syncless._core.timers cimport Timer

@@ -279,6 +279,7 @@ def test_faults_are_found(package, tmp_path):
     assert status == 0 and f"{good} passed" in said, said
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("package", ["flask", "sqlalchemy", "concurrent.futures", "asyncio"])
 def test_a_failure_repeats(package, tmp_path):
     needs(package)
