@@ -297,6 +297,12 @@ PARTS = [
         seconds=2 * 3600,
     ),
     Part(
+        "schedules",
+        "whether users' schedules find faults that the project has had",
+        ".venv/bin/python -m tests.testing.faults",
+        aside=True,
+    ),
+    Part(
         "docs",
         "the documentation site, every link of it",
         "make docs && .venv/bin/python -m pytest -q tests/test_benchmark_pages.py",

@@ -33,7 +33,7 @@ def order(what):
                 if connection.makefile("rb").readline():
                     return
         except OSError:
-            pass  # try again: but was it the order that was lost, or the answer?
+            pass  # try again: but was it the order that was lost, or the response?
 
 
 @pytest.mark.schedules(200)

@@ -3,6 +3,7 @@ and tests under many schedules."""
 
 from __future__ import annotations
 
+import functools
 import io
 import threading
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from syncless._core.tasklet import spawn
 from syncless._core.wait.sync import Event
 from syncless.patches import patch_all
 from syncless.testing import advance, network, virtual_time
-from syncless.testing.search import Run, Search
+from syncless.testing.search import Run, Search, schedules
 from syncless.testing.virtualtime import clocks_replaced
 from syncless.wsgi import Server
 
@@ -164,6 +165,36 @@ def run_schedules(item: Any, nextitem: Any, count: int, seed: str | None) -> Non
     """Run the test under `count` schedules until it fails, or only under that of the seed, and report one
     run."""
     patch_all()
+    if hasattr(getattr(item, "obj", None), "hypothesis"):
+        _run_examples(item, nextitem, count, seed)
+    else:
+        _run_schedules(item, nextitem, count, seed)
+
+
+def _run_examples(item: Any, nextitem: Any, count: int, seed: str | None) -> None:
+    """Run a test of Hypothesis, which draws one of `count` seeds with each example, and shrinks it, too."""
+    from hypothesis import strategies
+    from hypothesis.control import current_build_context
+
+    test = item.obj.hypothesis
+    original, seeds = test.inner_test, strategies.integers(0, count - 1)
+
+    @functools.wraps(original)
+    def run(*args: Any, **kwargs: Any) -> None:
+        __tracebackhide__ = True
+        drawn = current_build_context().data.draw(seeds) if seed is None else seed
+        schedules(1, seed=drawn)(original)(*args, **kwargs)
+
+    test.inner_test = run
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    try:
+        runtestprotocol(item, nextitem=nextitem)
+    finally:
+        test.inner_test = original
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+
+
+def _run_schedules(item: Any, nextitem: Any, count: int, seed: str | None) -> None:
     attempts = _Attempts(item)
     search = Search(attempts, count, seed)
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)

@@ -123,8 +123,9 @@ class Registry:
                 for area in areas
                 if area not in self._patchers
             }
-            if new:
-                _check_thread("patched")
+            if not new:
+                return []
+            _check_thread("patched")
             try:
                 for area, patcher in list(new.items()):
                     try:

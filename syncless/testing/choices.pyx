@@ -32,10 +32,11 @@ from libc.string cimport strcmp
 from syncless._core.bytecodes cimport BytecodeLimit
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport (
-    RUNNING, SHIELDED, BaseTasklet, Observer, PollClock, ReadyQueue, Runnable, Scheduler, explorer, item_at,
-    polled,
+    PARKED, RUNNING, SHIELDED, BaseTasklet, Observer, PollClock, ReadyQueue, Runnable, Scheduler,
+    explorer, item_at, polled,
 )
 from syncless._core.threadloop cimport get_loop
+from syncless._core.timers cimport Timer
 
 import sys
 
@@ -400,7 +401,57 @@ def next_deadline_of(Loop loop not None) -> int | None:
         ties += loop.timers.heap[i].when == when
     if ties > 1 and ties <= MOST_TIES and active is not None and loop is active.loop:
         put_off(loop, when, ties)
+        put_off_callbacks(loop, when)
     return when
+
+
+cdef int put_off_callbacks(Loop loop, int64_t when) except -1:
+    """Of timers of one moment that wake no tasklet, but call something (asyncio's), choose the first one: the
+    others fire 1 ns later, when there is a choice among them again."""
+    cdef Timer* found[MOST_TIES]
+    cdef Timer* each
+    cdef Py_ssize_t i, j, count = 0
+    cdef uint64_t value
+    for i in range(loop.timers.count):
+        each = loop.timers.heap[i]
+        if each.when != when or each.fire == active.body.timer.fire:
+            continue
+        for j in range(count, 0, -1):               # in the order in which they were set
+            if found[j - 1].order < each.order:
+                break
+            found[j] = found[j - 1]
+        else:
+            j = 0
+        found[j] = each
+        count += 1
+    if count < 2:
+        return 0
+    value = active.decide(TIE, count)
+    if value == 0:
+        return 0
+    for i in range(count):
+        if i != <Py_ssize_t> value:
+            loop.timers.remove(found[i])
+            loop.timers.add(found[i], when + 1)
+    return 0
+
+
+def set_aside_timers(Loop loop not None) -> list:
+    """Take the timeouts of tasklets that wait now out of the loop, until put_back_timers()."""
+    cdef BaseTasklet each
+    cdef list aside = []
+    for each in loop.tasklets():
+        if each.timer.index >= 0:
+            aside.append((each, each.timer.when))
+            loop.timers.remove(&each.timer)
+    return aside
+
+
+def put_back_timers(Loop loop not None, list aside not None) -> None:
+    cdef BaseTasklet each
+    for each, when in aside:
+        if each.state == PARKED and each.timer.index < 0:
+            loop.timers.add(&each.timer, when)
 
 
 cdef int put_off(Loop loop, int64_t when, Py_ssize_t ties) except -1:

@@ -141,4 +141,6 @@ def _called(tasklet: Tasklet[Any], starting: dict[int, str]) -> str:
     name: str = starting.get(tasklet.number, tasklet.name) if thread is None else thread.name
     if found := re.fullmatch(r"Thread-\d+ \((.*)\)", name):
         return found[1]
+    if found := re.fullmatch(r"(ThreadPoolExecutor)-\d+(_\d+)", name):
+        return found[1] + found[2]
     return re.sub(r"^Thread-\d+$", "thread", name.removesuffix(f"-{tasklet.number}"))

@@ -245,12 +245,12 @@ class Network:
         for link in self._links_to(host):
             link.reset()
 
-    def lose_answer(self, host: str | None = None) -> None:
+    def lose_response(self, host: str | None = None) -> None:
         """Let the next thing that the host sends be lost, with its connection, which is reset."""
         self._losing.append(self._number(host))
 
     def partition(self, host: str | None = None) -> None:
-        """Let nothing through to the host or from it: connections wait, and so do those that are made."""
+        """Let nothing through to the host or from it: connections wait, also new ones."""
         self._cut.add(self._number(host))
         self._healed.clear()
 

@@ -12,7 +12,9 @@ import random
 import re
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures.thread import ThreadPoolExecutor, _worker
 from contextlib import contextmanager
 from typing import Any, ParamSpec
 
@@ -25,9 +27,9 @@ from syncless._core.wait.sync import Waits
 from syncless.debug import Deadlock, format_stuck
 from syncless.patches import patch_all
 from syncless.patches.threads import let_preemption_rest
-from syncless.testing.choices import Choices, begins_here
+from syncless.testing.choices import Choices, begins_here, put_back_timers, set_aside_timers
 from syncless.testing.interleaving import Interleaving, is_own
-from syncless.testing.virtualtime import Clock, clock_on, clocks_replaced, until_idle
+from syncless.testing.virtualtime import Clock, clock_on, clocks_replaced, is_on, until_idle
 
 _P = ParamSpec("_P")
 Choice = tuple[int, int, int]
@@ -36,6 +38,7 @@ ATTEMPTS = 300
 """Runs to shorten a schedule."""
 LETTERS = "ocbtn"
 """For the kinds of choices, see choices.pyx."""
+NOT_STOPPED = "threads are not stopped between bytecodes: a debugger or coverage has set a trace function"
 FAREWELL = 1.0
 """Virtual seconds for each tasklet that a run has left, until it has ended."""
 
@@ -71,7 +74,7 @@ class Run:
         assert body is not None
         before = {each.number for each in current_loop().tasklets()}
         clock = Clock(body)
-        with clock_on(clock), self._repeatable():
+        with _timers_aside(), _without_tracer(), clock_on(clock), self._repeatable():
             until_idle()  # events of an earlier run come now
             try:
                 _call(self, body, test)
@@ -84,6 +87,8 @@ class Run:
         if self._uncaught:
             self.error = self._uncaught[0]
             raise self.error
+        if not self.choices.preempts:
+            warnings.warn(NOT_STOPPED, RuntimeWarning, stacklevel=2)
 
     @contextmanager
     def _repeatable(self) -> Iterator[None]:
@@ -92,7 +97,7 @@ class Run:
         numbers, collects, hook = random.getstate(), gc.isenabled(), threading.excepthook
         handler = set_error_handler(lambda where, error: self._uncaught.append(error))
         threading.excepthook = lambda args: self._uncaught.append(args.exc_value or args.exc_type())
-        mode = set_mode("direct")  # how quick files are must not show
+        mode = set_mode("pool")  # how quick files are must not show, and each call is a wait
         let_preemption_rest(True)
         random.seed(0)
         gc.disable()
@@ -115,11 +120,61 @@ class Run:
             if circles:
                 self._uncaught.append(Deadlock(f"nothing can go on\n{format_stuck(circles[0], False)}"))
         failed = len(self._uncaught)
+        for executor in {each for each in map(_executor_of, left) if each is not None}:
+            _empty(executor)
         for each in left:
             each.kill(block=False)
         for each in left:
             each.join(FAREWELL)
         del self._uncaught[failed:]
+
+
+@contextmanager
+def _timers_aside() -> Iterator[None]:
+    """Timeouts that were set before the run do not end in it: they have real time, such as that of
+    pytest-timeout."""
+    aside = set_aside_timers(current_loop())
+    try:
+        yield
+    finally:
+        put_back_timers(current_loop(), aside)
+
+
+@contextmanager
+def _without_tracer() -> Iterator[None]:
+    """Before Python 3.12 Hypothesis traces a test that has failed, to explain it, and threads would not be
+    stopped any more: it could neither repeat the failure nor shrink it."""
+    tracer = sys.gettrace()
+    if not type(getattr(tracer, "__self__", None)).__module__.startswith("hypothesis."):
+        yield
+        return
+    sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(tracer)
+
+
+def _executor_of(tasklet: Tasklet[Any]) -> ThreadPoolExecutor | None:
+    """Return the executor of which this is an idle thread."""
+    frame = tasklet.frame
+    while frame is not None and frame.f_code is not _worker.__code__:
+        frame = frame.f_back
+    return None if frame is None else frame.f_locals["executor_reference"]()
+
+
+def _empty(executor: Any) -> None:
+    """End the executor's threads. It starts new ones when it has work, as in the first run."""
+    if executor._shutdown:
+        return
+    executor.shutdown(wait=False, cancel_futures=True)
+    for thread in executor._threads:
+        thread.join(FAREWELL)
+    while not executor._work_queue.empty():
+        executor._work_queue.get_nowait()
+    executor._threads.clear()
+    executor._idle_semaphore = threading.Semaphore(0)
+    executor._shutdown = False
 
 
 def _call(run: Run, body: Tasklet[Any], test: Callable[[], object]) -> None:
@@ -142,8 +197,16 @@ class Search:
     """Finds a failing schedule among `count`, or runs that of the seed alone. attempt(run) calls run.call()
     with the test, prepared anew, and returns whether it failed."""
 
-    def __init__(self, attempt: Callable[[Run], bool], count: int, seed: str | int | None = None) -> None:
+    def __init__(
+        self,
+        attempt: Callable[[Run], bool],
+        count: int,
+        seed: str | int | None = None,
+        is_warm: bool = False,
+    ) -> None:
+        """`is_warm`: the process has run this test before."""
         self._attempt = attempt
+        self._is_warm = is_warm
         self._count = count
         self._seed = seed
         self.seed: str | int | None = None
@@ -153,7 +216,13 @@ class Search:
         self.last: Run | None = None
 
     def find(self, shortens: bool = True) -> bool:
-        """Return whether a schedule fails. `last` is then the run of the shortest one."""
+        """Return whether a schedule fails. `last` is then the run of the shortest one.
+
+        Fact: a program imports and computes some things in its first run only. Danger: a seed has other
+        choices there than in the search, whose first run has the usual schedule. Decision: that comes first.
+        """
+        if self._seed is not None and str(self._seed) != "0" and not self._is_warm:
+            self._attempt(Run(parse(0)))
         for seed in range(self._count) if self._seed is None else [self._seed]:
             run = Run(parse(seed), records=self._seed is not None)
             if self._fails(run):
@@ -212,11 +281,14 @@ class Search:
         if run.outside:
             lines.append(f"not deterministic here: waits for {', '.join(sorted(run.outside))}")
         if not run.choices.preempts:
-            lines.append("threads are not stopped between bytecodes: a trace function is set")
+            lines.append(NOT_STOPPED)
         if run.interleaving is not None:
             lines += run.interleaving.lines
         return "\n".join(lines)
 
+
+_warm: set[tuple[str, str]] = set()
+"""Tests that schedules() has run."""
 
 _Decorator = Callable[[Callable[_P, object]], Callable[_P, None]]
 
@@ -229,6 +301,10 @@ def schedules(count: int, seed: str | int | None = None) -> _Decorator[_P]:
     def decorate(test: Callable[_P, object]) -> Callable[_P, None]:
         @functools.wraps(test)
         def search(*args: _P.args, **kwargs: _P.kwargs) -> None:
+            if is_on():
+                test(*args, **kwargs)  # `pytest --schedules` has chosen one
+                return
+
             def attempt(run: Run) -> bool:
                 try:
                     run.call(lambda: test(*args, **kwargs))
@@ -237,7 +313,9 @@ def schedules(count: int, seed: str | int | None = None) -> _Decorator[_P]:
                 return run.error is not None
 
             patch_all()
-            found = Search(attempt, count, seed)
+            name = test.__module__, test.__qualname__
+            found = Search(attempt, count, seed, name in _warm)
+            _warm.add(name)
             with clocks_replaced():
                 failed = found.find()
             if failed and found.last is not None and found.last.error is not None:

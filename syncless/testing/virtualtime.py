@@ -7,6 +7,10 @@ Fact: a job in another thread and an event of a descriptor come when they do. Da
 timeout while the result is under way, and a correct test fails. Decision: time stands still while a job
 runs, and GRACE real seconds longer if a descriptor is awaited. Price: such a jump takes as long.
 
+Fact: files and SQLite are read and written in such jobs. Danger: tests of them differ from run to run, as the
+jobs end sooner or later. Decision: a job has PATIENCE real seconds to end before others run. A longer one is
+noted. Price: a statement that waits for a locked database holds everything as long.
+
 Danger: two kinds of programs wait for ever for a clock that stands still: those that read it again and again,
 and those that let others run again and again. Decision: after LOOKS readings or SPINS polls in which nothing
 has waited, it goes on by a millisecond, then by two, and so on.
@@ -37,6 +41,8 @@ from syncless.testing.choices import Quiet, awaited_descriptors, next_deadline_o
 GRACE, LONGEST = 0.001, 10.0
 """Real seconds: how long descriptors get before time jumps, and how long they and other threads do if there
 is no timer."""
+PATIENCE = 0.02
+"""Real seconds that a call in an OS thread may take before the report names it."""
 inside: list[Callable[[int], bool]] = []
 """Functions that say whether only this process can wake a descriptor: it gets GRACE, also without a timer."""
 SECOND, MILLISECOND = 10**9, 10**6
@@ -54,7 +60,7 @@ class Clock:
     def __init__(self, body: Tasklet[Any] | None = None) -> None:
         self.body = body
         self.outside: set[str] = set()
-        """Waits for what has clocks of its own."""
+        """Names of waits for something that has a clock of its own."""
         self._loop = current_loop()
         self._looks = self._spins = self._rounds = 0
         self._quiet = Quiet(self._when_quiet)
@@ -67,10 +73,12 @@ class Clock:
         begin = -(-_monotonic_ns() // SECOND) * SECOND
         self.offset: int = -(-_time_ns() // SECOND) * SECOND - begin
         loop.when_idle, loop.idle_or_not, loop.timer_slack = self._when_idle, True, 0
+        threads.settle = self._settle
         set_virtual(begin)
 
     def stop(self) -> None:
         set_virtual(-1)
+        threads.settle = None
         self._loop.when_idle, self._loop.idle_or_not, self._loop.timer_slack = self._before
 
     def monotonic_ns(self) -> int:
@@ -87,9 +95,7 @@ class Clock:
             self._rounds = 0
             if self._spins > SPINS:
                 set_virtual(get_virtual() + (self._spins - SPINS) * MILLISECOND)
-        elif loop.jobs:
-            self._note(loop)
-        else:
+        elif not loop.jobs:
             if self._before[0] is not None:
                 self._before[0](loop)
             self._quiet.look(loop)
@@ -121,10 +127,15 @@ class Clock:
         idle = sum(len(pool._idle) for pool in threads._used if not pool._backlog)
         return len(_current_frames().keys() - self._known) > idle
 
-    def _note(self, loop: Loop) -> None:
-        for each in loop.tasklets():
-            if each.waiting_for not in (None, "sleep"):
-                self.outside.add(f"{each.waiting_for}")
+    def _settle(self, has_ended: Callable[[], bool]) -> None:
+        waited, pause = 0.0, PATIENCE / 1000
+        while not has_ended():
+            if waited > PATIENCE:
+                self.outside.add("calls in OS threads")
+                break
+            _sleep(pause)
+            waited += pause
+            pause *= 1.2
 
 
 def _stuck(loop: Loop) -> str:
@@ -140,6 +151,11 @@ def active_clock() -> Clock:
     if _clock is None:
         raise RuntimeError("this needs virtual time: use it in a test with schedules, or in virtual_time()")
     return _clock
+
+
+def is_on() -> bool:
+    """Return whether time is virtual."""
+    return _clock is not None
 
 
 def _now() -> int:

@@ -196,7 +196,7 @@ with virtual_time(), network() as net:
     listener = socket.create_server(("10.0.0.2", 1))
     thread = threading.Thread(target=serve)
     thread.start()
-    net.lose_answer("10.0.0.2")
+    net.lose_response("10.0.0.2")
     for turn in range(2):
         with socket.create_connection(("10.0.0.2", 1)) as sock:
             sock.sendall(b"do it")
@@ -264,7 +264,7 @@ for turn in range(2):
         with requests.Session() as session:
             assert session.get("http://api/").text == "ok"
         with urllib3.PoolManager(retries=1) as pool:
-            net.lose_answer("api")
+            net.lose_response("api")
             assert pool.request("GET", "http://api/").data == b"ok"
         server.stop(0)
     assert len(syncless.tasklets()) == 1

@@ -47,6 +47,10 @@ _pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 _used: set[ThreadPool] = set()
 """Those that have threads, or have had some until the last fork, which looks at no others."""
 
+settle: Callable[[Callable[[], bool]], object] | None = None
+"""settle(has_ended) is called in a tasklet that has given a call to a pool, before it waits: virtual time
+gives the call a moment in which no other tasklet runs."""
+
 _starting: deque[None] = deque()
 """One for each thread that has been started and has not begun."""
 
@@ -205,6 +209,8 @@ class ThreadPool:
             return job.function(*job.args, **job.kwargs)
         loop.jobs += 1
         try:
+            if settle is not None:
+                settle(job.done.is_set)
             job.done.wait()
         except BaseException:
             job.abandoned = True
