@@ -76,6 +76,15 @@ serve = convenience.serve
 StopServe = convenience.StopServe
 wrap_ssl = convenience.wrap_ssl
 
+greenlet = support.greenlets  # for greenlet.GreenletExit
+TimeoutError = TimeoutError
+exc_after = greenthread.exc_after
+call_after_global = greenthread.call_after_global
+
+
+class EventletDeprecationWarning(DeprecationWarning):
+    """Never given; programs filter it out by its name."""
+
 
 def install() -> None:
     """From now on, ``import eventlet`` gives this package, whether eventlet is installed or not. Raise

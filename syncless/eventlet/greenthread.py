@@ -29,6 +29,8 @@ __all__ = [
     "with_timeout",
 ]
 
+greenlet = greenlets  # for greenlet.GreenletExit
+
 
 def spawn_after(seconds: float, function: Callable[..., Any], *args: Any, **kwargs: Any) -> GreenThread:
     """The same as spawn(), in some seconds. cancel() prevents it."""
