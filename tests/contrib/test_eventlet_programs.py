@@ -11,7 +11,7 @@ import pytest
 
 from tests.contrib.commands import Command
 from tests.contrib.test_gevent_programs import TASKS
-from tests.patches.servers import redis
+from tests.patches.servers import postgresql, redis
 
 BEGIN = """
 import eventlet; eventlet.monkey_patch()
@@ -180,3 +180,38 @@ def test_celery_runs_tasks_in_its_pool_for_eventlet(begin):
             results = [app.send_task("tasks.meet") for _ in range(50)]
             assert max(result.get(timeout=60) for result in results) > 1
         assert worker.end(signal.SIGTERM) == 0, worker.said()
+
+
+QUERIES = """
+import psycogreen.{library}, psycopg2
+psycogreen.{library}.patch_psycopg()
+present = most = 0
+def ask(number):
+    global present, most
+    with psycopg2.connect(host="127.0.0.1", port={port}, user="postgres") as connection:
+        present += 1
+        most = max(most, present)
+        with connection.cursor() as cursor:
+            cursor.execute("select %s * 2 from pg_sleep(0.1)", (number,))
+            (answer,) = cursor.fetchone()
+        present -= 1
+    connection.close()
+    return answer == number * 2
+print(sum({pool}(ask, range(20))), most > 1)
+"""
+POOLS = {
+    "eventlet": "import eventlet; eventlet.monkey_patch(); pool = eventlet.GreenPool(20).imap",
+    "gevent": "import gevent.monkey, gevent.pool; gevent.monkey.patch_all(); pool = gevent.pool.Pool(20).map",
+}
+
+
+@pytest.mark.parametrize("library", POOLS)
+def test_psycogreen_lets_others_run_while_a_query_runs(tmp_path, library):
+    for module in ("psycogreen", "psycopg2", *(["gevent"] if library == "gevent" else [])):
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    with postgresql() as port:
+        code = POOLS[library] + QUERIES.format(library=library, port=port, pool="pool")
+        (tmp_path / "program.py").write_text(code)
+        command = [sys.executable, "-W", "ignore", "-m", "syncless", "run", str(tmp_path / "program.py")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.stdout == "20 True\n", done.stdout + done.stderr
