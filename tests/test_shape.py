@@ -94,6 +94,7 @@ LAYERS = {
         "syncless",
     },
     "syncless.wsgi": {
+        "syncless.tools",
         "syncless.shared",
         "syncless.http",
         "syncless.http.websocket",
