@@ -75,7 +75,7 @@ cdef class Semaphore(sync.Semaphore):
             return False
         return self.acquire_unit(blocking, timeout)
 
-    def _begin_anew(self) -> None:
+    def begin_anew(self) -> None:
         """One unit is free, and nobody waits: in a child after a fork."""
         self.counter = 1
         while self.waiters.first != NULL:

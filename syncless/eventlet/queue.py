@@ -58,7 +58,7 @@ class LifoQueue(Queue):
     def _init(self, maxsize: int | None) -> None:
         self.queue = []
 
-    _put_back = LightQueue._put
+    _put_back = LightQueue._put  # type: ignore[attr-defined]
 
     def _get(self) -> Any:
         return self.queue.pop()

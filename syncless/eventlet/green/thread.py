@@ -44,7 +44,7 @@ class Lock(Semaphore):
         return self.acquire()
 
     def _at_fork_reinit(self) -> None:
-        self._begin_anew()
+        self.begin_anew()
 
 
 LockType = Lock
