@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmark.engine import DIALECTS, THREADS
 from benchmark.engine import OPERATIONS as ENGINE
-from benchmark.engine import THREADS
 from benchmark.experiments import EXPERIMENTS
 from benchmark.figures import amount, compared, middle, number, of, ratio
 from benchmark.files import OPERATIONS as FILES
@@ -201,6 +201,8 @@ def grid(result: dict[str, Any]) -> str:
     }
     lines = []
     for name, (text, unit) in rows.items():
+        if not any(name in each for each in found.values()):  # added since
+            continue
         cells = [amount(each[name], unit) if name in each else "-" for each in found.values()]
         for peer in given.ratios:
             ours, theirs = (found.get(library, {}).get(name) for library in (given.ours, peer))
@@ -231,7 +233,10 @@ def missed(result: dict[str, Any]) -> list[str]:
                     )
     values = result.get("libraries", {})
     pairs = {
-        "engine": [(each, "syncless", operation.peer, operation.most) for each, operation in ENGINE.items()],
+        "engine": [
+            *((each, "syncless", operation.peer, operation.most) for each, operation in ENGINE.items()),
+            *DIALECTS,
+        ],
         "scaling": [(each, "two threads", "one thread", most) for each, (_, most) in SCALING.items() if most],
     }
     for operation, ours, theirs, most in pairs.get(name, ()):

@@ -34,8 +34,9 @@ KNOWN: dict[str, str] = json.loads((HERE / "eventlet_known.json").read_text())
 STAND_IN = """
 import sys
 del sys.modules["eventlet"]
-from syncless.eventlet import alias
-alias.install()
+from syncless.eventlet import install
+install()
+import eventlet
 """
 """What `import eventlet` finds, in the tests and in the programs that they start."""
 

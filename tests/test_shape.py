@@ -42,7 +42,7 @@ LAYERS = {
     "syncless.console": {"syncless._core", "syncless.io", "syncless"},
     "syncless.patches": {"syncless._core", "syncless.io", "syncless.tools"},
     "syncless.stackless": {"syncless._core"},
-    "syncless.eventlet": {"syncless._core", "syncless.io", "syncless.patches", "syncless"},
+    "syncless.eventlet": {"syncless._core", "syncless.io", "syncless.tools", "syncless.patches", "syncless"},
     "syncless.asyncio": {"syncless._core", "syncless.io", "syncless.tools"},
     "syncless.http.wire": {"syncless._core"},
     "syncless.http": {"syncless._core", "syncless.io", "syncless.tools", "syncless.http.wire", "syncless"},
@@ -94,6 +94,7 @@ LAYERS = {
         "syncless",
     },
     "syncless.wsgi": {
+        "syncless.tools",
         "syncless.shared",
         "syncless.http",
         "syncless.http.websocket",

@@ -32,6 +32,7 @@ OPERATIONS: dict[str, Operation] = {
     "channel": Operation("channel, send + receive", "gevent", 0.5),
     "timeout": Operation("timeout started and cancelled", "gevent", 0.5),
     "pool": Operation("pool.map, 10 at a time, per item", "gevent", 0.5),
+    "pool spawn": Operation("pool.spawn, 100 at a time, per call", "gevent", 0.5),
     "select": Operation("the first of two events, and again", "gevent", 0.5),
     "timers": Operation("100,000 that sleep 0 to 0.1 s, each", "gevent", 0.5),
     "ping-pong": Operation("socketpair, a byte there and back", "gevent", 1 / 1.5),
@@ -39,7 +40,26 @@ OPERATIONS: dict[str, Operation] = {
     "memory": Operation("bytes per sleeping tasklet, 100,000 of them", "gevent", 1.0),
 }
 
-LIBRARIES = ["syncless", "gevent", "eventlet", "asyncio", "uvloop", "greenlet", "threads", "go"]
+LIBRARIES = [
+    "syncless",
+    "gevent",
+    "eventlet",
+    "syncless.eventlet",
+    "gevent, our loop",
+    "asyncio",
+    "uvloop",
+    "greenlet",
+    "threads",
+    "go",
+]
+
+DIALECTS = [
+    *((name, "syncless.eventlet", "syncless", 1.2) for name in ("spawn", "spawn many", "switch", "queue 1")),
+    *((name, "syncless.eventlet", "syncless", 1.2) for name in ("queue 100", "pool spawn", "timeout")),
+    ("ping-pong", "syncless.eventlet", "syncless", 1.2),
+    *((name, "gevent, our loop", "gevent", 1.0) for name in OPERATIONS),
+]
+"""Operations through other APIs on our engine: which, what they are held against, and the most of that."""
 
 THREADS = 2_000
 """as many OS threads as can be had everywhere"""

@@ -15,6 +15,8 @@ LIBRARIES: dict[str, Callable[[str, int], dict[str, float]]] = {
     "syncless": lambda what, divisor: blocking.run(blocking.Syncless(), what, divisor),
     "gevent": lambda what, divisor: blocking.run(blocking.Gevent(), what, divisor),
     "eventlet": lambda what, divisor: blocking.run(blocking.Eventlet(), what, divisor),
+    "syncless.eventlet": lambda what, divisor: blocking.run(blocking.OurEventlet(), what, divisor),
+    "gevent, our loop": lambda what, divisor: blocking.run(blocking.GeventOnOurLoop(), what, divisor),
     "threads": lambda what, divisor: blocking.run(blocking.Threads(), what, divisor),
     "asyncio": lambda what, divisor: asynchronous.run("asyncio", what, divisor),
     "uvloop": lambda what, divisor: asynchronous.run("uvloop", what, divisor),

@@ -22,6 +22,7 @@ class Syncless:
         from syncless.io import socket
 
         self.sleep, self.spawn, self.socketpair = syncless.sleep, syncless.spawn, socket.socketpair
+        self.join = syncless.Tasklet.join
         self.Event, self.Queue, self.Lock, self.Channel = (
             syncless.Event,
             syncless.Queue,
@@ -34,6 +35,14 @@ class Syncless:
         import syncless
 
         syncless.Pool(10).map(nothing, items)
+
+    def pool_spawn(self, items: range) -> None:
+        import syncless
+
+        pool = syncless.Pool(100)
+        for item in items:
+            pool.spawn(nothing, item)
+        pool.join()
 
     def schedule(self, n: int) -> None:
         from syncless import stackless
@@ -55,6 +64,7 @@ class Gevent:
         for part in ("event", "lock", "queue", "socket", "pool"):
             importlib.import_module(f"gevent.{part}")
         self.sleep, self.spawn, self.socketpair = gevent.sleep, gevent.spawn, gevent.socket.socketpair
+        self.join = gevent.Greenlet.join
         self.Event, self.Queue, self.Lock = (
             gevent.event.Event,
             gevent.queue.Queue,
@@ -74,15 +84,29 @@ class Gevent:
     def pool_map(self, items: range) -> None:
         self.Pool(10).map(nothing, items)
 
+    def pool_spawn(self, items: range) -> None:
+        pool = self.Pool(100)
+        for item in items:
+            pool.spawn(nothing, item)
+        pool.join()
+
+
+class GeventOnOurLoop(Gevent):
+    def __init__(self) -> None:
+        importlib.import_module("syncless.contrib.gevent").install()
+        super().__init__()
+
 
 class Eventlet:
     sleepers = 100_000
+    package = "eventlet"
 
     def __init__(self) -> None:
-        eventlet = importlib.import_module("eventlet")
+        eventlet = importlib.import_module(self.package)
         for part in ("queue", "semaphore", "green.socket"):
-            importlib.import_module(f"eventlet.{part}")
+            importlib.import_module(f"{self.package}.{part}")
         self.sleep, self.socketpair = eventlet.sleep, eventlet.green.socket.socketpair
+        self.spawn, self.join = eventlet.spawn, eventlet.greenthread.GreenThread.wait
         self.Queue, self.Lock, self.Timeout, self.GreenPool = (
             eventlet.queue.Queue,
             eventlet.semaphore.Semaphore,
@@ -90,15 +114,19 @@ class Eventlet:
             eventlet.GreenPool,
         )
 
-        class Thread:
-            def __init__(self, function: Callable[..., Any], *args: Any):
-                self.join = eventlet.spawn(function, *args).wait
-
-        self.spawn = Thread
-
     def pool_map(self, items: range) -> None:
         for _ in self.GreenPool(10).imap(nothing, items):
             pass
+
+    def pool_spawn(self, items: range) -> None:
+        pool = self.GreenPool(100)
+        for item in items:
+            pool.spawn(nothing, item)
+        pool.waitall()
+
+
+class OurEventlet(Eventlet):
+    package = "syncless.eventlet"
 
 
 class Threads:
@@ -113,7 +141,7 @@ class Threads:
 
         self.sleep, self.socketpair = time.sleep, socket.socketpair
         self.Event, self.Queue, self.Lock = threading.Event, queue.Queue, threading.Lock
-        self.ThreadPool = multiprocessing.pool.ThreadPool
+        self.ThreadPool, self.join = multiprocessing.pool.ThreadPool, threading.Thread.join
 
         def spawn(function: Callable[..., Any], *args: Any) -> threading.Thread:
             thread = threading.Thread(target=function, args=args, daemon=True)
@@ -129,7 +157,7 @@ class Threads:
 
 def operations(library: Any) -> dict[str, tuple[Callable[[int], object], int]]:
     """Name -> (what does n of them, how many); those that the library has."""
-    sleep, spawn = library.sleep, library.spawn
+    sleep, spawn, join = library.sleep, library.spawn, library.join
 
     def alone(n: int) -> None:
         for _ in range(n):
@@ -137,16 +165,16 @@ def operations(library: Any) -> dict[str, tuple[Callable[[int], object], int]]:
 
     def among(n: int) -> None:
         for tasklet in [spawn(alone, n // 100) for _ in range(100)]:
-            tasklet.join()
+            join(tasklet)
 
     def one_at_a_time(n: int) -> None:
         for _ in range(n):
-            spawn(nothing).join()
+            join(spawn(nothing))
 
     def many(n: int) -> None:
         for _ in range(max(1, n // 10_000)):
             for tasklet in [spawn(nothing) for _ in range(10_000)]:
-                tasklet.join()
+                join(tasklet)
 
     def event(n: int) -> None:
         here, there = library.Event(), library.Event()
@@ -162,7 +190,7 @@ def operations(library: Any) -> dict[str, tuple[Callable[[int], object], int]]:
             there.set()
             here.wait()
             here.clear()
-        tasklet.join()
+        join(tasklet)
 
     def ping_pong(n: int) -> None:
         a, b = library.socketpair()
@@ -175,7 +203,7 @@ def operations(library: Any) -> dict[str, tuple[Callable[[int], object], int]]:
         for _ in range(n):
             a.sendall(b"x")
             a.recv(10)
-        tasklet.join()
+        join(tasklet)
         a.close()
         b.close()
 
@@ -189,7 +217,7 @@ def operations(library: Any) -> dict[str, tuple[Callable[[int], object], int]]:
                 lock.release()
 
         for tasklet in [spawn(contend), spawn(contend)]:
-            tasklet.join()
+            join(tasklet)
 
     def queue(size: int) -> Callable[[int], None]:
         def run(n: int) -> None:
@@ -202,7 +230,7 @@ def operations(library: Any) -> dict[str, tuple[Callable[[int], object], int]]:
             tasklet = spawn(produce)
             for number in range(n):
                 assert items.get() == number
-            tasklet.join()
+            join(tasklet)
 
         return run
 
@@ -216,7 +244,7 @@ def operations(library: Any) -> dict[str, tuple[Callable[[int], object], int]]:
         tasklet = spawn(produce)
         for number in range(n):
             assert line.receive() == number
-        tasklet.join()
+        join(tasklet)
 
     def timeout(n: int) -> None:
         for _ in range(n):
@@ -237,11 +265,11 @@ def operations(library: Any) -> dict[str, tuple[Callable[[int], object], int]]:
             there.set()
             library.select([never, here])
             here.clear()
-        tasklet.join()
+        join(tasklet)
 
     def timers(n: int) -> None:
         for tasklet in [spawn(sleep, number % 1000 / 10_000) for number in range(n)]:
-            tasklet.join()
+            join(tasklet)
 
     found: dict[str, tuple[Callable[[int], object], int]] = {
         "yield alone": (alone, 200_000),
@@ -255,6 +283,8 @@ def operations(library: Any) -> dict[str, tuple[Callable[[int], object], int]]:
         "timers": (timers, library.sleepers),
         "ping-pong": (ping_pong, 30_000),
     }
+    if hasattr(library, "pool_spawn"):
+        found["pool spawn"] = lambda n: library.pool_spawn(range(n)), 50_000
     if hasattr(library, "Event"):
         found["event"] = event, 50_000
     if hasattr(library, "Channel"):
@@ -276,7 +306,7 @@ def memory(library: Any, count: int) -> float:
 
     before = resident()
     tasklets = [library.spawn(sleeper) for _ in range(count)]
-    library.spawn(nothing).join()  # they start in the order of their spawning: now all of them sleep
+    library.join(library.spawn(nothing))  # they start in the order of their spawning: now all of them sleep
     library.sleep(0.1)
     used = (resident() - before) / count
     assert len(tasklets) == count

@@ -76,14 +76,6 @@ cdef class Timeout(BaseException):
     It is a BaseException, so that ``except Exception`` inside the block does not swallow it. ``seconds`` is
     an int or float; None never fires.
     """
-    cdef public object seconds
-    cdef public object exception
-    cdef object other                   # raised instead of it, or None
-    cdef Timer timer
-    cdef BaseTasklet target             # the tasklet that started it, while it runs or has rung
-    cdef object step                    # of an asyncio task, in which that was; or None
-    cdef Thrown thrown                  # it has rung; None otherwise
-
     def __cinit__(self):
         timer_init(&self.timer, time_is_over, <void*> self)
 
@@ -137,12 +129,16 @@ cdef class Timeout(BaseException):
     def cancel(self) -> None:
         """Stop the clock; harmless if it is not running. An expired timeout that has not been raised yet is
         dropped."""
+        self.stop()
+
+    cdef int stop(self) except -1:
         if self.timer.index >= 0:
             self.target.loop.timers.remove(&self.timer)
             Py_DECREF(self)
         elif self.thrown is not None:
             self._take_back()
         self.target = self.step = None
+        return 0
 
     def close(self) -> None:
         """The same as cancel()."""

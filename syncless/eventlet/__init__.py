@@ -20,6 +20,7 @@ from syncless.eventlet import (
     timeout,
 )
 from syncless.eventlet.support.greenlets import getcurrent
+from syncless.tools import aliases
 
 __all__ = [
     "BoundedSemaphore",
@@ -39,6 +40,7 @@ __all__ = [
     "greenpool",
     "greenthread",
     "hubs",
+    "install",
     "import_patched",
     "is_timeout",
     "kill",
@@ -73,6 +75,22 @@ listen = convenience.listen
 serve = convenience.serve
 StopServe = convenience.StopServe
 wrap_ssl = convenience.wrap_ssl
+
+greenlet = support.greenlets  # for greenlet.GreenletExit
+TimeoutError = TimeoutError
+exc_after = greenthread.exc_after
+call_after_global = greenthread.call_after_global
+
+
+class EventletDeprecationWarning(DeprecationWarning):
+    """Never given; programs filter it out by its name."""
+
+
+def install() -> None:
+    """From now on, ``import eventlet`` gives this package, whether eventlet is installed or not. Raise
+    RuntimeError if the real eventlet has been imported."""
+    aliases.install("eventlet", __name__)
+
 
 import_patched = patcher.import_patched
 monkey_patch = patcher.monkey_patch

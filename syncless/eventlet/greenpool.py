@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from syncless._core.current import current
 from syncless.eventlet import greenthread
 from syncless.eventlet.event import Event
 from syncless.eventlet.greenthread import GreenThread
@@ -55,24 +56,21 @@ class GreenPool:
     def spawn(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> GreenThread:
         """Call the function in a green thread, once there is room. Called in the last place of the pool, wait
         for the function to end, in which case there would never be room."""
-        if self.sem.locked() and greenthread.getcurrent() in self.coroutines_running:
+        if self.sem.locked() and current() in self.coroutines_running:
             thread = greenthread.spawn(function, *args, **kwargs)
             thread.join()
             return thread
         self.sem.acquire()
         thread = greenthread.spawn(function, *args, **kwargs)
-        self._begin(thread)
+        if not self.coroutines_running:
+            self.no_coros_running = Event()
+        self.coroutines_running.add(thread)
         thread.link(self._spawn_done)
         return thread
 
     def spawn_n(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         """The same, for code that does not want the outcome."""
         self.spawn(function, *args, **kwargs)
-
-    def _begin(self, thread: GreenThread) -> None:
-        if not self.coroutines_running:
-            self.no_coros_running = Event()
-        self.coroutines_running.add(thread)
 
     def _spawn_done(self, thread: GreenThread) -> None:
         self.sem.release()
@@ -82,7 +80,7 @@ class GreenPool:
 
     def waitall(self) -> None:
         """Wait until all green threads have ended."""
-        assert greenthread.getcurrent() not in self.coroutines_running, (
+        assert current() not in self.coroutines_running, (
             "Calling waitall() from within one of the GreenPool's greenthreads will never terminate."
         )
         while self.coroutines_running:

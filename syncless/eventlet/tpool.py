@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from syncless._core.calls.threads import ThreadPool
-from syncless.eventlet.support import currentthread, greenlets
+from syncless.eventlet import _greenlet
+from syncless.eventlet.support import currentthread
 
 __all__ = ["Proxy", "execute", "killall", "set_num_threads", "setup"]
 
@@ -38,7 +39,7 @@ def execute(meth: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     setup()
     if _pool is None or _nthreads == 0:
         return meth(*args, **kwargs)
-    if greenlets.begin_thread is not None:
+    if _greenlet.begin_thread is not None:
         return _pool.run(currentthread.in_os_thread, meth, *args, **kwargs)
     return _pool.run(meth, *args, **kwargs)
 

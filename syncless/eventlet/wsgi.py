@@ -6,6 +6,7 @@ Its classes are there because programs override them. New programs get more from
 from __future__ import annotations
 
 import errno
+import http.server
 import os
 import socket as _socket
 import sys
@@ -26,6 +27,8 @@ from syncless.eventlet.timeout import Timeout
 from syncless.eventlet.wsgi_input import ChunkReadError, Input, capitalized, encode_header_line
 
 __all__ = ["ChunkReadError", "HttpProtocol", "Input", "Server", "format_date_time", "server"]
+
+BaseHTTPServer = http.server  # programs reach it by this name
 
 DEFAULT_MAX_SIMULTANEOUS_REQUESTS = 1024
 DEFAULT_MAX_HTTP_VERSION = "HTTP/1.1"

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from syncless.patches import AREAS, OFF, CannotPatch, describe, patch_all
+from syncless.tools import aliases
 from syncless.tools.blockers import Blockers
 
 USAGE = """usage: python -m syncless run [option ...] program.py [argument ...]
@@ -27,10 +28,16 @@ would block parks its tasklet.
 --no-patch-AREA leave one area of the standard library alone
 --patch-cpu     run long computations (compression, hashing) in OS threads
 --patch-native  make C libraries that are known to be safe wait cooperatively
+--real eventlet keep the real eventlet, with a hub that waits in our loop; without this option
+                "import eventlet" gives syncless.eventlet, whether eventlet is installed or not
 """
 CHOICES = {f"--patch-{area}": (area, True) for area in OFF} | {
     f"--no-patch-{area}": (area, False) for area in AREAS if area not in OFF
 }
+
+
+DIALECTS = {"eventlet": "syncless.eventlet"}
+"""What a program imports -> what it gets, unless it asks for the real one."""
 
 
 def _report_blockers() -> None:
@@ -71,10 +78,12 @@ def _run_main(program: str, is_module: bool) -> None:
 def run(arguments: list[str]) -> int:
     """Run the program with its own arguments, and raise what it raises, including SystemExit. Return 2 if no
     program is named or the patch is not possible."""
-    options = set()
-    while arguments and arguments[0] in ("--describe", "--blockers", *CHOICES):
-        options.add(arguments[0])
-        arguments = arguments[1:]
+    arguments, options, dialects = list(arguments), set(), dict(DIALECTS)
+    while arguments and arguments[0] in ("--describe", "--blockers", "--real", *CHOICES):
+        options.add(option := arguments.pop(0))
+        if option == "--real" and dialects.pop(arguments.pop(0) if arguments else "", None) is None:
+            print(f"syncless: --real needs the name of a library: {', '.join(DIALECTS)}", file=sys.stderr)
+            return 2
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE, end="")
         return 0
@@ -88,6 +97,8 @@ def run(arguments: list[str]) -> int:
     except CannotPatch as error:
         print(f"syncless: {error}", file=sys.stderr)
         return 2
+    for library, ours in dialects.items():
+        aliases.install(library, ours)
     if "--describe" in options:
         print(describe(), file=sys.stderr)
     if "--blockers" in options:  # patching is none

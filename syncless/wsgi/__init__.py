@@ -1,6 +1,8 @@
 """The web server: Provides ``serve(application)``, and ``Server`` for several servers or for use inside a
 larger program."""
 
+from typing import TYPE_CHECKING
+
 from syncless.apps.loading import ApplicationFailed, ApplicationNotFound
 from syncless.apps.wsgi.adapt import as_wsgi
 from syncless.apps.wsgi.client import client_gone, current_request, while_client_stays
@@ -21,6 +23,7 @@ from syncless.server.program.hooks import HookFailed
 from syncless.server.program.slot import WorkersFailed
 from syncless.server.serve import serve
 from syncless.server.server import Server
+from syncless.tools.former import teller
 from syncless.wsgi.held import hold
 
 __all__ = [
@@ -48,3 +51,15 @@ __all__ = [
     "serve",
     "while_client_stays",
 ]
+
+if not TYPE_CHECKING:  # a checker would take every name for one that is there
+    __getattr__ = teller(
+        __name__,
+        {
+            "BaseHttpWsgiWrapper": "syncless.wsgi.serve(Handler, host, port)",
+            "CherryPyWsgiListener": "syncless.wsgi.serve(root, host, port)",
+            "RunHttpServer": "syncless.wsgi.serve(app, host, port)",
+            "WsgiListener": "syncless.wsgi.Server(app, bind=...).start()",
+            "simple": "syncless.wsgi.serve(app, host, port)",
+        },
+    )

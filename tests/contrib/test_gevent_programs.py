@@ -1,11 +1,13 @@
 """Programs and libraries that were written for gevent, unchanged, under `syncless run`."""
 
+import concurrent.futures
 import importlib.util
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import urllib.request
 
 import pytest
 
@@ -216,3 +218,34 @@ def test_celery_runs_tasks_in_its_pool_for_gevent(begin):
             results = [app.send_task("tasks.meet") for _ in range(50)]
             assert max(result.get(timeout=60) for result in results) > 1
         assert worker.end(signal.SIGTERM) == 0, worker.said()
+
+
+APP = """
+import gevent, time
+present = most = 0
+def app(environ, start_response):
+    global present, most
+    present += 1
+    most = max(most, present)
+    time.sleep(0.1)
+    present -= 1
+    start_response("200 OK", [])
+    return [f"{gevent.get_hub().__class__.__module__} {most}".encode()]
+"""
+
+
+def test_gunicorn_serves_with_its_worker_for_gevent(begin):
+    pytest.importorskip("gunicorn", reason="gunicorn is not installed")
+    options = ["-k", "gevent", "-w", "1", "-b", "127.0.0.1:0", "--no-control-socket", "app:app"]
+    server = begin(APP, "-m", "gunicorn", *options, name="app.py")
+    url = server.says(r"Listening at: (http://\S+)").group(1)
+
+    def ask(number):
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return answer.read().decode().split()
+
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(ask, range(20)))
+    assert {hub for hub, _ in answers} == {"syncless.contrib.gevent.hub"}
+    assert max(int(most) for _, most in answers) > 1
+    assert server.end(signal.SIGTERM) == 0, server.said()

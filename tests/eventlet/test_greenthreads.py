@@ -1,5 +1,7 @@
 """Green threads, timers, events and pools of syncless.eventlet."""
 
+import socket
+
 import pytest
 
 import syncless.eventlet as eventlet
@@ -151,3 +153,15 @@ def test_timeout_of_no_seconds_comes_after_what_was_spawned_before_it():
     with pytest.raises(KeyError):
         eventlet.event.Event().wait()
     assert order[0] == "spawned"
+
+
+def test_sleep_of_no_seconds_looks_for_events():
+    one, other = socket.socketpair()
+    with one, other:
+        told = []
+        eventlet.spawn_n(lambda: hubs.trampoline(one, read=True) or told.append(one.recv(1)))
+        eventlet.sleep(0)
+        other.send(b"x")
+        eventlet.sleep(0)
+        eventlet.sleep(0)
+        assert told == [b"x"]

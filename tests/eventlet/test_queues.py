@@ -86,3 +86,63 @@ def test_priority_queue_gives_the_least_item():
     for item in (3, 1, 2):
         items.put(item)
     assert [items.get() for _ in range(3)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_putter_of_a_rendezvous_waits_for_the_next_getter_if_the_first_is_killed(others):
+    channel, put = queue.LightQueue(0), []
+    killed = eventlet.spawn(channel.get)
+    rest = [eventlet.spawn(channel.get) for _ in range(others)]
+    eventlet.sleep(0)
+    putter = eventlet.spawn(lambda: put.append(channel.put("item")))
+    eventlet.spawn_n(killed.kill)  # when the item is on its way to it
+    eventlet.sleep(0.001)
+    if not others:
+        assert not put and channel.putting() == 1
+        rest = [eventlet.spawn(channel.get)]
+    assert rest[0].wait() == "item"
+    putter.wait()
+    assert put == [None] and channel.putting() == channel.getting() == 0
+
+
+def test_put_nowait_into_a_rendezvous_fails_if_its_only_getter_is_killed():
+    channel = queue.LightQueue(0)
+    killed = eventlet.spawn(channel.get)
+    eventlet.sleep(0)
+    putter = eventlet.spawn(channel.put_nowait, "item")
+    eventlet.spawn_n(killed.kill)
+    with pytest.raises(queue.Full):
+        putter.wait()
+
+
+def test_items_pass_through_the_hooks_of_a_subclass():
+    class Doubling(queue.LightQueue):
+        def _put(self, item):
+            super()._put(item * 2)
+
+    items = Doubling(1)
+    getter = eventlet.spawn(items.get)
+    eventlet.sleep(0)
+    items.put(1)  # a getter waits
+    assert getter.wait() == 2
+    items.put(2)
+    putter = eventlet.spawn(items.put, 3)
+    eventlet.sleep(0)
+    assert [items.get(), items.get()] == [4, 6]
+    putter.wait()
+
+
+def test_pool_that_is_made_smaller_than_it_is_full_admits_nobody_until_enough_have_ended():
+    pool, ends = eventlet.GreenPool(3), queue.LightQueue()
+    for _ in range(3):
+        pool.spawn_n(ends.get)
+    pool.resize(1)
+    assert pool.free() == -2 and pool.sem.locked()
+    fourth = eventlet.spawn(pool.spawn, pool.running)
+    for running in (3, 2, 1):
+        eventlet.sleep(0)
+        assert not fourth.dead and pool.running() == running
+        ends.put("end one")
+    assert fourth.wait().wait() == 1
+    pool.waitall()
+    assert pool.free() == 1

@@ -44,8 +44,7 @@ class Lock(Semaphore):
         return self.acquire()
 
     def _at_fork_reinit(self) -> None:
-        self.counter = 1
-        self._waiters.clear()
+        self.begin_anew()
 
 
 LockType = Lock

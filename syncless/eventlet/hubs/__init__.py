@@ -15,6 +15,7 @@ from syncless._core.current import wait_readable, wait_writable
 from syncless._core.loop import Loop
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.select import readable, select, writable
+from syncless.eventlet import _greenlet
 from syncless.eventlet.support import greenlets
 from syncless.eventlet.timeout import Timeout
 
@@ -66,7 +67,7 @@ def get_hub() -> Any:
     return hub
 
 
-greenlets.find_hub = get_hub
+_greenlet.find_hub = get_hub
 
 
 def trampoline(

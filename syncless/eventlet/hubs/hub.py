@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from syncless._core.current import park, sleep, wait_readable, wait_writable
+from syncless.eventlet import _greenlet
 from syncless.eventlet.support import greenlets
 
 READ = "read"
@@ -218,7 +219,7 @@ class BaseHub:
         """Stacks of listeners are not kept: a tasklet has its own."""
 
     def set_timer_exceptions(self, value: bool) -> None:
-        self.debug_exceptions = greenlets.show_errors = bool(value)
+        self.debug_exceptions = _greenlet.show_errors = bool(value)
 
     def squelch_exception(self, fileno: int, exc_info: Any) -> None:
         self.squelch_generic_exception(exc_info)

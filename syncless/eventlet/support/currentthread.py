@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from syncless.eventlet.support import greenlets
+from syncless.eventlet import _greenlet
 
 _numbers = itertools.count(1)
 _active: dict[int, Any] = threading._active  # type: ignore[attr-defined]
@@ -73,5 +73,5 @@ def in_os_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 
 def watch() -> None:
     """From now on, green threads that begin are threads for the module threading."""
-    greenlets.begin_thread, greenlets.end_thread = _begin, _end
+    _greenlet.begin_thread, _greenlet.end_thread = _begin, _end
     threading.currentThread = threading.current_thread  # a program of eventlet's time may call it

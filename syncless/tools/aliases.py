@@ -1,4 +1,7 @@
-"""install() lets `import eventlet` give syncless.eventlet: one module under two names, not a second copy."""
+"""Lets `import old` give the package new: one module under two names, not a second copy.
+
+``install("eventlet", "syncless.eventlet")`` imports nothing: the program's first import of it does.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,19 @@ from collections.abc import Sequence
 from types import CodeType, ModuleType
 from typing import Any
 
-OLD, NEW = "eventlet", "syncless.eventlet"
-
 
 class _Alias:
-    """Finds eventlet.x in syncless.eventlet.x."""
+    """Finds old.x in new.x."""
 
-    def __init__(self) -> None:
+    def __init__(self, old: str, new: str) -> None:
+        self.old, self.new = old, new
         self._specs: dict[str, Any] = {}
         """By the old name: the spec of a module, which the import system replaces."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != OLD and not name.startswith(OLD + "."):
+        if name != self.old and not name.startswith(self.old + "."):
             return None
         real = self._real(name)
         if real is None:
@@ -36,10 +38,10 @@ class _Alias:
         )
 
     def _real(self, name: str) -> Any:
-        return importlib.util.find_spec(NEW + name.removeprefix(OLD))
+        return importlib.util.find_spec(self.new + name.removeprefix(self.old))
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = importlib.import_module(NEW + spec.name.removeprefix(OLD))
+        module = importlib.import_module(self.new + spec.name.removeprefix(self.old))
         self._specs[spec.name] = module.__spec__
         return module
 
@@ -54,12 +56,11 @@ class _Alias:
         return code
 
 
-def install() -> None:
-    """From now on, ``import eventlet`` gives syncless.eventlet, whether eventlet is installed or not.
-    Raise RuntimeError if the real eventlet has been imported."""
-    found = sys.modules.get(OLD)
-    if found is not None and found.__name__ != NEW:
-        raise RuntimeError("eventlet has been imported already: call install() before")
-    if not any(isinstance(finder, _Alias) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Alias())  # type: ignore[arg-type]
-    sys.modules[OLD] = importlib.import_module(NEW)
+def install(old: str, new: str) -> None:
+    """From now on, ``import old`` gives `new`, whether a package of the old name is installed or not. Raise
+    RuntimeError if such a package has been imported."""
+    found = sys.modules.get(old)
+    if found is not None and found.__name__ != new:
+        raise RuntimeError(f"{old} has been imported already: call install() before")
+    if not any(isinstance(finder, _Alias) and finder.old == old for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Alias(old, new))  # type: ignore[arg-type]
