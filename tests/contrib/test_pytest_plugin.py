@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import sys
 
+from tests.programs import LONGEST
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
 
@@ -18,7 +20,7 @@ def run_pytest(folder, tests, *arguments):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONGEST,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     return done.returncode, done.stdout + done.stderr

@@ -688,10 +688,12 @@ def copy():
 
 
 def table(rows):
-    lines = ["| fault | fixed in | found by seed | runs | seconds |", "|---|---|---:|---:|---:|"]
+    lines = ["| fault | fixed in | found by seed | runs | ms |", "|---|---|---:|---:|---:|"]
     for fault, found in rows:
         mend = f"`{fault.commit}`" if fault.commit else ""
-        line = f"| {fault.name} | {mend} | {found['seed']} | {found['runs']} | {found['seconds']:.2f} |"
+        line = (
+            f"| {fault.name} | {mend} | {found['seed']} | {found['runs']} | {1000 * found['seconds']:.1f} |"
+        )
         lines.append(line)
     return f"CPython {platform.python_version()}:\n\n" + "\n".join(lines) + "\n"
 

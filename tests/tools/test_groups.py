@@ -12,7 +12,7 @@ from syncless import (
     spawn,
 )
 
-pytestmark = pytest.mark.virtual_time
+pytestmark = pytest.mark.usefixtures("virtual_clock")
 
 
 def test_task_group_waits_for_its_children():

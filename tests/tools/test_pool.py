@@ -8,7 +8,7 @@ from syncless import (
     spawn,
 )
 
-pytestmark = pytest.mark.virtual_time
+pytestmark = pytest.mark.usefixtures("virtual_clock")
 
 
 def test_pool_is_bounded():
