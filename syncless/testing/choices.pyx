@@ -365,7 +365,9 @@ cdef bint is_inside_ours() except -1:
 
 def choose_fault(uint64_t options) -> int:
     """Return 0, the usual one, or which of so many things happens to something that is sent."""
-    return 0 if active is None or options < 2 or active.loop is not get_loop() else active.decide(NET, options)
+    if active is None or options < 2 or active.loop is not get_loop():
+        return 0
+    return active.decide(NET, options)
 
 
 # -- time ----------------------------------------------------------------------------------------------------

@@ -54,8 +54,7 @@ class _Killer:
         try:
             function()
         except TaskletExit:
-            if self.line is None:  # its own
-                raise
+            raise  # ends this tasklet without a report
         except BaseException as error:
             self._errors.append(error)
 

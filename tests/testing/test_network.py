@@ -274,6 +274,30 @@ assert descriptors() == before
     )
 
 
+def test_tls_passes_through_it(tmp_path):
+    pytest.importorskip("trustme")
+    from tests.authority import Authority
+
+    authority = Authority(tmp_path)
+    files = authority.files("api")
+    (tmp_path / "ca.pem").write_bytes(authority.ca.cert_pem.bytes())
+    checked(
+        SERVED
+        + f"""
+import ssl
+with virtual_time(), network(latency=1) as net:
+    net.host("api", "10.0.0.1")
+    server = Server(app, host="api", port=443, certfile={files[0]!r}, keyfile={files[1]!r}).start()
+    context = ssl.create_default_context(cafile={str(tmp_path / "ca.pem")!r})
+    client = http.client.HTTPSConnection("api", timeout=60, context=context)
+    client.request("GET", "/")
+    assert client.getresponse().read() == b"ok"
+    client.close()
+    server.stop(0)
+"""
+    )
+
+
 def test_redis_and_a_fake_one_meet_in_it():
     pytest.importorskip("redis")
     pytest.importorskip("fakeredis")

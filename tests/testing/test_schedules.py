@@ -308,6 +308,17 @@ assert len(ran) == 2, "the usual schedule comes first, as in a search"
     assert "to repeat it: --seed " in said
 
 
+def test_a_bytecode_without_a_line_belongs_to_the_one_before():
+    from types import SimpleNamespace
+
+    from syncless.testing.interleaving import where
+
+    code = test_wrong_seeds_are_refused.__code__
+    start, _, line = list(code.co_lines())[-1]
+    frame = SimpleNamespace(f_code=code, f_lineno=None, f_lasti=start)
+    assert where(frame, "waits").startswith(f"test_schedules.py:{line} waits: ")
+
+
 def test_wrong_seeds_are_refused(tmp_path):
     program = """
 for seed in "x", "o1", "o1.1-", "":
