@@ -99,6 +99,7 @@ cdef class Exchange(Tasklet):
     cdef void count(self) noexcept
     cdef int respond_within_limits(self) except -1
     cdef int respond_in_time(self) except -1
+    cdef double allowed_seconds(self) except -1
     cdef int begin_span(self) except -1
     cdef int ask_tracer(self, str parent, bint sampled) except -1
     cdef int end_span(self, Loop loop, BaseException failure) except -1
