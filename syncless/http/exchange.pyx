@@ -107,7 +107,7 @@ cdef class Exchange(Tasklet):
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
         cdef int outcome
-        if self.too_large or self.listener.bounds:
+        if self.too_large or self.listener.bounds and self.is_bound():
             outcome = unchecked_within_limits(self)
         else:
             outcome = self.respond()
@@ -127,6 +127,8 @@ cdef class Exchange(Tasklet):
     cdef int respond_within_limits(self) except -1:
         """Return 1 if something is to be done at its end."""
         if self.listener.tracer is not None:
+            if self.listener.always_bounds or self.too_large:
+                self.sampled = self.listener.draw()
             self.begin_span()
         if self.listener.always_bounds or self.too_large:
             self.respond_in_time()
@@ -136,7 +138,7 @@ cdef class Exchange(Tasklet):
 
     cdef int begin_span(self) except -1:
         """If it is to be traced."""
-        cdef bint sampled = self.listener.draw()
+        cdef bint sampled = self.sampled
         cdef PyObject* found = NULL
         if self.ids is not None:
             self.ids = None
@@ -146,6 +148,7 @@ cdef class Exchange(Tasklet):
             found = value_in(<PyObject*> self.request.values, self.request.field_keys[TRACEPARENT])
         if found != NULL:
             return self.ask_tracer(<object> found, sampled)
+        self.untraced_head = self.head_serial       # it need not be looked at again
         if sampled or self.listener.tells_all:
             return self.ask_tracer(None, sampled)
         return 0

@@ -27,6 +27,9 @@ ROUTES = (
 """Keys under which frameworks leave objects with the request, and the attribute of each that is the route.
 The first key is for the application: Flask and Django leave nothing."""
 
+make = tuple.__new__
+"""Makes a NamedTuple in a third of the time of its class."""
+
 
 class Span(NamedTuple):
     """The identity of the span of a request."""
@@ -76,9 +79,9 @@ class Tracer:
 
     def begin(self, exchange: Exchange, parent: str | None, sampled: bool) -> Span | None:
         """Return the span of a request, or None if it is not traced. `sampled`: what chance says."""
-        trace, parent_id = trace_of(parent), ""
+        trace = None if parent is None else trace_of(parent)
         if parent is None or trace is None:
-            state = ""
+            parent_id = state = ""
             traceparent = self._new(sampled)
         else:
             state = exchange.field("tracestate") or ""
@@ -90,20 +93,22 @@ class Tracer:
             traceparent = f"00-{trace}-{self._bits(64):016x}-{'01' if sampled else '00'}"
         if "opentelemetry.trace" in sys.modules:
             _tell_sdk(traceparent, state, exchange)
-        outgoing_trace.set((traceparent, state))
+        if state or not sampled:
+            outgoing_trace.set((traceparent, state))
         if not sampled:
             return None
-        ids = RequestIds(exchange.id, traceparent)
+        ids = make(RequestIds, (exchange.id, traceparent))
         current_ids.set(ids)
-        return Span(ids, parent_id, state)
+        return make(Span, (ids, parent_id, state))
 
     def _new(self, sampled: bool) -> str:
         """Return the traceparent of a new trace. Other services that decide by its ID decide alike."""
-        made = self._bits(192)
-        low = made & (2**64 - 1)
+        made = self._bits(192).to_bytes(24, "big").hex()
+        if self._below == 2**64 and sampled:
+            return f"00-{made[:32]}-{made[32:]}-01"
+        low = int(made[16:32], 16)
         low = low * self._below >> 64 if sampled else self._below + (low * (2**64 - self._below) >> 64)
-        trace = made >> 128 << 64 | low
-        return f"00-{trace:032x}-{made >> 64 & (2**64 - 1):016x}-{'01' if sampled else '00'}"
+        return f"00-{made[:16]}{low:016x}-{made[32:]}-{'01' if sampled else '00'}"
 
     def outgoing(self) -> list[tuple[str, str]]:
         """Return traceparent and tracestate for a call that is made now: none outside of requests."""
@@ -129,25 +134,24 @@ class Tracer:
     ) -> None:
         """Note the end of a request."""
         recorder = recorded(exchange)
-        self._put(
-            Ended(
-                span,
-                time.time_ns(),
-                duration,
-                str(request.method or ""),
-                route_of(request),
-                f"{request.root_path or ''}{request.path or ''}",
-                request.scheme or "http",
-                str(request.host or ""),
-                request.version or "",
-                str(request.client or ""),
-                str(request.field("user-agent") or ""),
-                code,
-                "" if failure is None else _name(type(failure)),
-                recorder.kept() if recorder is not None and recorder.number else [],
-                time.monotonic_ns(),
-            )
+        fields = (
+            span,
+            time.time_ns(),
+            duration,
+            str(request.method or ""),
+            route_of(request),
+            f"{request.root_path or ''}{request.path or ''}",
+            request.scheme or "http",
+            str(request.host or ""),
+            request.version or "",
+            str(request.client or ""),
+            str(request.field("user-agent") or ""),
+            code,
+            "" if failure is None else _name(type(failure)),
+            recorder.kept() if recorder is not None and recorder.number else [],
+            time.monotonic_ns(),
         )
+        self._put(make(Ended, fields))
 
 
 def route_of(request: Request) -> Any:
