@@ -167,12 +167,13 @@ cdef class Exchange(Tasklet):
         return 0
 
     cdef int end_span(self, Loop loop, BaseException failure) except -1:
-        cdef int code = self.response.code
+        cdef int code = self.response.code if self.response.committed else 0
         span, self.span = self.span, None
+        if self.upgraded:
+            code = 101
         try:
             self.listener.tracer.end(
-                span, self, self.request, code if self.response.committed else 0,
-                monotonic_ns() - self.started, failure)
+                span, self, self.request, code, monotonic_ns() - self.started, failure)
         except BaseException as error:
             loop.report(self, error)
         return 0
