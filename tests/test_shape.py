@@ -265,6 +265,7 @@ LATE_IMPORTS = {
         ("tools/offloading.py", "syncless.tools.realthreads"),
         ("patches/eventloops.py", "syncless.tools.realthreads"),
         ("patches/__init__.py", "syncless.patches.libraries"),
+        ("patches/__init__.py", "syncless.patches.outgoing"),
         ("patches/terminal.py", "syncless._core.prompt"),
         ("patches/eventloops.py", "syncless.patches.libraries"),
         ("server/kinds.py", "syncless.apps.asgi.host"),

@@ -55,6 +55,8 @@ cdef class Exchange(Tasklet):
     cdef int64_t started            # ns
     cdef double queued              # seconds, as a trusted proxy tells; negative: it does not
     cdef readonly object ids        # RequestIds, where the listener gives them or traces it, else None
+    cdef int64_t untraced_head      # head_serial of one without a traceparent, or 0
+    cdef bint sampled               # it is to be traced, if no traceparent decides
     cdef object span                # of the listener's tracer, while the request is traced
     cdef int64_t own_id             # 0: nobody has asked for it
 
@@ -87,6 +89,14 @@ cdef class Exchange(Tasklet):
         self.body.end()
         return 0
 
+    cdef inline bint is_bound(self) noexcept:
+        """Whether respond_within_limits() has something to do, at a listener with bounds."""
+        if self.listener.always_bounds:
+            return True
+        self.sampled = self.listener.draw()
+        return (self.sampled or self.head_serial == 0 or self.head_serial != self.untraced_head
+            or self.ids is not None or self.listener.tells_all)
+
     cdef Body new_body(self)
     cdef str name_of(self, object method, object path)
     cdef bint left(self) noexcept
@@ -99,6 +109,7 @@ cdef class Exchange(Tasklet):
     cdef void count(self) noexcept
     cdef int respond_within_limits(self) except -1
     cdef int respond_in_time(self) except -1
+    cdef double allowed_seconds(self) except -1
     cdef int begin_span(self) except -1
     cdef int ask_tracer(self, str parent, bint sampled) except -1
     cdef int end_span(self, Loop loop, BaseException failure) except -1

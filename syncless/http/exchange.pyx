@@ -45,7 +45,9 @@ from syncless.http.errors import (
 from syncless.http.log.notices import visible
 from syncless.http.request import known_field
 from syncless.http.requestids import begin as begin_ids
-from syncless.http.trust import REQUEST_START, seconds_since
+from syncless.http.requestids import outgoing_trace
+from syncless.http.timeleft import RequestEnd, current_end
+from syncless.http.trust import REQUEST_START, REQUEST_TIMEOUT, seconds_left, seconds_since
 from syncless.http.wire.wire import is_field
 
 include "exchange/upgrade.pxi"
@@ -105,7 +107,7 @@ cdef class Exchange(Tasklet):
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
         cdef int outcome
-        if self.too_large or self.listener.bounds:
+        if self.too_large or self.listener.bounds and self.is_bound():
             outcome = unchecked_within_limits(self)
         else:
             outcome = self.respond()
@@ -125,6 +127,8 @@ cdef class Exchange(Tasklet):
     cdef int respond_within_limits(self) except -1:
         """Return 1 if something is to be done at its end."""
         if self.listener.tracer is not None:
+            if self.listener.always_bounds or self.too_large:
+                self.sampled = self.listener.draw()
             self.begin_span()
         if self.listener.always_bounds or self.too_large:
             self.respond_in_time()
@@ -134,7 +138,7 @@ cdef class Exchange(Tasklet):
 
     cdef int begin_span(self) except -1:
         """If it is to be traced."""
-        cdef bint sampled = self.listener.draw()
+        cdef bint sampled = self.sampled
         cdef PyObject* found = NULL
         if self.ids is not None:
             self.ids = None
@@ -144,6 +148,7 @@ cdef class Exchange(Tasklet):
             found = value_in(<PyObject*> self.request.values, self.request.field_keys[TRACEPARENT])
         if found != NULL:
             return self.ask_tracer(<object> found, sampled)
+        self.untraced_head = self.head_serial       # it need not be looked at again
         if sampled or self.listener.tells_all:
             return self.ask_tracer(None, sampled)
         return 0
@@ -153,6 +158,7 @@ cdef class Exchange(Tasklet):
         if parent is None and not (sampled or self.listener.tells_all):
             return 0
         if parent is not None and self.listener.parents_decide and parent.endswith("-00"):
+            outgoing_trace.set((parent, self.request.field("tracestate") or ""))
             return 0
         self.span = self.listener.tracer.begin(self, parent, sampled)
         if self.span is not None:
@@ -161,20 +167,21 @@ cdef class Exchange(Tasklet):
         return 0
 
     cdef int end_span(self, Loop loop, BaseException failure) except -1:
-        cdef int code = self.response.code
+        cdef int code = self.response.code if self.response.committed else 0
         span, self.span = self.span, None
+        if self.upgraded:
+            code = 101
         try:
             self.listener.tracer.end(
-                span, self, self.request, code if self.response.committed else 0,
-                monotonic_ns() - self.started, failure)
+                span, self, self.request, code, monotonic_ns() - self.started, failure)
         except BaseException as error:
             loop.report(self, error)
         return 0
 
     cdef int respond_in_time(self) except -1:
-        cdef double seconds = self.listener.limits.request_ns / 1e9
+        cdef double seconds
         cdef BaseException failure = None
-        cdef object clock = None
+        cdef object clock = None, end = None
         if self.listener.request_ids:
             if self.span is None:
                 given = self.request.field("traceparent") if self.peer.trusted else None
@@ -186,9 +193,13 @@ cdef class Exchange(Tasklet):
             raise BodyTooLarge(f"the body is larger than {self.listener.limits.body_bytes} bytes")
         if self.ends_with_client():
             self.end_with_client(self.peer.may_have_left())
+        seconds = self.allowed_seconds()
         if seconds:
             late = RequestTimeout(f"the request took longer than {seconds} s")
             clock = Timeout.start_new(seconds, late)
+            if self.listener.pass_deadline:
+                end = RequestEnd(seconds)
+                current_end.set(end)
         if self.respond() < 0:
             failure = raised()
             if clock is not None and failure is clock.exception:
@@ -196,13 +207,29 @@ cdef class Exchange(Tasklet):
         self.interrupt_no_more()
         if clock is not None:
             clock.cancel()
+        if end is not None:
+            end.when = None
         if failure is not None:
             raise failure
         return 0
 
+    cdef double allowed_seconds(self) except -1:
+        """How long it may take; 0: for ever. RequestTimeout: its caller waits no longer."""
+        cdef double most = self.listener.limits.request_ns / 1e9
+        given = left = None
+        if self.listener.tells_timeout and self.peer.trusted:
+            given = self.request.field(REQUEST_TIMEOUT)
+        if given is not None:
+            left = seconds_left(given)
+        if left is None:
+            return most
+        if left == 0:
+            raise RequestTimeout("the time that its caller had for the request was over before it began")
+        return min(left, most) if most else left
+
     cdef bint knows_start(self) except? -1:
         """Return whether its peer is trusted to say when it took the request."""
-        return self.peer.trusted and REQUEST_START in self.listener.trusted_fields
+        return self.peer.trusted and self.listener.tells_start
 
     cdef int look_at_start(self) except -1:
         """How long the client has waited before this, in the proxy and in the queue."""

@@ -79,6 +79,7 @@ class Listener:
         on_hangup: str = "continue",
         request_ids: bool = False,
         request_slots: Slots | None = None,
+        pass_deadline: bool = False,
     ) -> None: ...
     def trace(self, tracer: object, share: float, parents: str, tells_all: bool) -> None:
         """Have `tracer` make a span for this share of the requests. `parents`: the traceparent of a request

@@ -37,7 +37,7 @@ from syncless._core.cpython.threadlocal import use_slots
 from syncless.http.clients import Clients
 from syncless.http.errors import HTTP2_ERRORS, ON_HANGUP, PHRASES
 from syncless.http.limits import limit_values
-from syncless.http.trust import REQUEST_START
+from syncless.http.trust import REQUEST_START, REQUEST_TIMEOUT
 
 
 include "listener/quota.pxi"
@@ -55,7 +55,7 @@ cdef class Listener:
     def __init__(
         self, application, limits, AccessLog access_log, error_log, *,
         certificates=None, plain_http=False, trusted=None, proxy_protocol=False, trusted_fields=(),
-        on_hangup=ON_HANGUP[0], request_ids=False, request_slots=None,
+        on_hangup=ON_HANGUP[0], request_ids=False, request_slots=None, pass_deadline=False,
     ):
         self.application = application
         self.limits = limit_values(limits)
@@ -72,9 +72,12 @@ cdef class Listener:
         self.recorded_waits = int(limits.recorded_waits)
         self.cancel_seconds = limits.cancel_seconds
         self.trusted_fields = trusted_fields
+        self.tells_start = trusted is not None and REQUEST_START in trusted_fields
+        self.tells_timeout = trusted is not None and REQUEST_TIMEOUT in trusted_fields
+        self.pass_deadline = pass_deadline
         self.bounds = self.always_bounds = (
             self.limits.request_ns or request_ids or on_hangup != ON_HANGUP[0]
-            or trusted is not None and REQUEST_START in trusted_fields)
+            or self.tells_start or self.tells_timeout)
         self.access_log = access_log
         self.error_log = error_log
         self.slow_ns = NEVER

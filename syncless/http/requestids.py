@@ -28,6 +28,9 @@ class RequestIds(NamedTuple):
 
 current_ids: ContextVar[RequestIds | None] = ContextVar("syncless.request_ids", default=None)
 
+outgoing_trace: ContextVar[tuple[str, str] | None] = ContextVar("syncless.outgoing_trace", default=None)
+"""traceparent and tracestate for the services that a request calls, if its server traces requests."""
+
 
 def trace_of(traceparent: str | None) -> str | None:
     """Return the trace ID in a traceparent field, or None if there is none."""

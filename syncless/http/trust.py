@@ -34,6 +34,10 @@ REQUEST_START = "x-request-start"
 """When a proxy took the request: applications see it from any peer, it counts if it is one of the trusted
 fields."""
 
+REQUEST_TIMEOUT = "x-request-timeout"
+"""How many seconds its caller has left for the request: as for REQUEST_START."""
+TIMES = REQUEST_START, REQUEST_TIMEOUT
+
 FORWARDING = "x-forwarded"
 """Others begin so."""
 
@@ -46,6 +50,7 @@ PAIR = re.compile(r'\s*([!#$%&\'*+\-.^_`|~0-9A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^";,\
 
 
 START = re.compile(r"(?:t=)?([0-9]{10,16}(?:\.[0-9]{1,9})?)")
+TIMEOUT = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 OLDEST = 3600.0
 """Seconds after which nobody waits for a response any more: an older start is a mistake."""
 
@@ -62,6 +67,12 @@ def seconds_since(start: str) -> float | None:
         since /= 1000
     waited = time.time() - since
     return waited if 0 <= waited <= OLDEST else None
+
+
+def seconds_left(timeout: str) -> float | None:
+    """Return the seconds in an X-Request-Timeout field (the last one in a list), or None if malformed."""
+    found = TIMEOUT.fullmatch(timeout.rpartition(",")[2].strip())
+    return None if found is None else float(found[0])
 
 
 def unmapped(
@@ -224,12 +235,12 @@ class Forwarding:
         self.trust = trust
         self.fields = tuple(fields)
         for field in self.fields:
-            if field not in (*FIELDS, REQUEST_START):
+            if field not in (*FIELDS, *TIMES):
                 raise ValueError(
                     f"trusted_fields: {field!r} is not a field that a proxy sets; choose from "
-                    f"{', '.join((*FIELDS, REQUEST_START))}"
+                    f"{', '.join((*FIELDS, *TIMES))}"
                 )
-        if "forwarded" in self.fields and not {"forwarded", REQUEST_START}.issuperset(self.fields):
+        if "forwarded" in self.fields and not {"forwarded", *TIMES}.issuperset(self.fields):
             raise ValueError(
                 "trust either Forwarded or the X- fields, not both: they could contradict each other"
             )

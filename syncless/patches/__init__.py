@@ -238,6 +238,23 @@ def patch_native(*names: str) -> list[Change]:
     return [change for change in _registry.changes() if change.area in new]
 
 
+def carry_on(sources: Iterable[Callable[[], list[tuple[str, str]]]]) -> Callable[[], None]:
+    """Add what these sources return to the requests to other services (see outgoing.py). Return a function
+    that ends this. Raise RuntimeError outside of the main thread."""
+    outgoing = import_module("syncless.patches.outgoing")
+    _registry.apply({outgoing.AREA: outgoing.patch})
+    mine = list(sources)
+    outgoing.sources.extend(mine)
+
+    def end() -> None:
+        for source in mine:
+            outgoing.sources.remove(source)
+        if not outgoing.sources:
+            _registry.undo(outgoing.AREA)
+
+    return end
+
+
 def is_patched(area: str) -> bool:
     """Return whether the changes of the area are active. Raise ValueError for an unknown area."""
     if area not in AREAS and area not in _registry.areas():

@@ -84,6 +84,7 @@ class ServerOptions(LimitOptions, total=False):
     standby_threads: int
     request_slots: str
     on_hangup: str
+    pass_deadline: bool
     bind: str | Bind | Iterable[str | Bind] | None
     unix_mode: int | None
     unix_owner: str | None

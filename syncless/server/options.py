@@ -237,6 +237,11 @@ OPTIONS = {  # heading -> options
             'what happens to a WSGI request when its client closes the connection. "continue" (default): '
             'the request keeps running; "stop": ClientGone is raised where a GET or HEAD request waits; '
             '"stop-all": the same for all methods (see docs/howto/hangups.md)'),
+        Option("pass_deadline", False, text=
+            "under the patch, tell services that a request calls how many seconds it has left, in "
+            "X-Request-Timeout", call=
+            "under the patch, True tells services that a request calls how many seconds it has left, in "
+            "X-Request-Timeout (see docs/howto/hangups.md#services-that-call-services)"),
         Option("chdir", None, "DIR", PROGRAM, text=
             "change to the directory before importing the application; a reload resolves symbolic links "
             "again", type="str | os.PathLike[str] | None", call=

@@ -98,6 +98,8 @@ def serve(
     - `on_hangup`: what happens to a WSGI request when its client closes the connection. "continue" (default):
       the request keeps running; "stop": ClientGone is raised where a GET or HEAD request waits; "stop-all":
       the same for all methods (see docs/howto/hangups.md).
+    - `pass_deadline`: under the patch, True tells services that a request calls how many seconds it has left,
+      in X-Request-Timeout (see docs/howto/hangups.md#services-that-call-services).
     - `chdir`: change to this folder, and import modules from it. Workers that SIGHUP starts resolve symbolic
       links again.
     - `root_path`: path prefix of the application, if a proxy strips it from the requests that it forwards.

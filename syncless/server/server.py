@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
 from syncless.apps.host import Place
-from syncless.http import running
+from syncless.http import running, timeleft
 from syncless.http.errors import ON_HANGUP, require_one_of
 from syncless.http.exchange import Application, Sessions
 from syncless.http.features import HTTP2_CURE
@@ -87,6 +87,7 @@ class Server:
         standby_threads: int = 0,
         request_slots: str = KEEP,
         on_hangup: str = ON_HANGUP[0],
+        pass_deadline: bool = False,
         root_path: str = "",
         lifespan: str = "auto",
         bind: str | Bind | Iterable[str | Bind] | None = None,
@@ -193,6 +194,9 @@ class Server:
         require_one_of("on_hangup", on_hangup, ON_HANGUP)
         self.on_hangup = on_hangup
         self.request_ids = request_ids
+        self.pass_deadline = pass_deadline
+        self._carrying: Callable[[], None] | None = None
+        """Ends what requests tell the services that they call."""
         self.otel = otel
         self.telemetry: Telemetry | None = None
         """While it is started, if anybody asks for it."""
@@ -262,9 +266,11 @@ class Server:
                 lane.start()
             if self.telemetry is not None:
                 self.telemetry.start()
+            self._carry_on()
             running.begins(self)
         except BaseException:
             self._close_lanes()
+            self._carry_no_more()
             self._opened, self.telemetry = [], None
             self.sockets.begin_no_more(opened)
             self.sockets.close(opened)
@@ -277,6 +283,25 @@ class Server:
             blocking = import_module("syncless.server.program.blocking")
             blocking.warn_at_prompt(lambda: self.backlog()[0], lambda: bool(self._opened))
         return self
+
+    def _carry_on(self) -> None:
+        """Have requests tell the services that they call of their trace and their deadline."""
+        sources = [] if self.telemetry is None else list(self.telemetry.sources())
+        if self.pass_deadline:
+            sources.append(timeleft.fields)
+        patches = sys.modules.get("syncless.patches") if sources else None  # few programs are not patched
+        if patches is not None and patches.is_patched("socket"):
+            try:
+                self._carrying = patches.carry_on(sources)
+            except RuntimeError as error:
+                self.logs.errors.warning(
+                    f"calls of other services carry on no trace and no deadline: {error}"
+                )
+
+    def _carry_no_more(self) -> None:
+        if self._carrying is not None:
+            self._carrying()
+            self._carrying = None
 
     def application_at(self, address: Any) -> Application:
         """Return the application for a listener whose socket has this address (getsockname())."""
@@ -299,6 +324,7 @@ class Server:
             on_hangup=self.on_hangup,
             request_ids=self.request_ids,
             request_slots=self.request_slots.slots,
+            pass_deadline=self.pass_deadline,
         )
         listener.place = place_of(address)
         listener.counters = self.counters
@@ -433,6 +459,7 @@ class Server:
         finally:
             running.has_stopped(self)
             self._close_lanes()
+            self._carry_no_more()
             if self.telemetry is not None:
                 self.telemetry.stop()
                 self.telemetry = None

@@ -3,11 +3,13 @@
 import http.client
 import importlib.util
 import pathlib
+import re
 import signal
 import sys
 
 import pytest
 
+from tests.plugin import Client
 from tests.supervised import Program
 from tests.waiting import eventually
 
@@ -80,6 +82,17 @@ NEEDED = [
 ]
 
 
+CALLS = """
+from flask import Flask, request
+import httpx
+import requests
+app = Flask(__name__)
+@app.route("/<library>")
+def call(library):
+    return {{"requests": requests, "httpx": httpx}}[library].get(request.args["url"]).text
+"""
+
+
 class Instrumented(Program):
     command = (pathlib.Path(sys.executable).with_name("opentelemetry-instrument"), *Program.command)
 
@@ -125,3 +138,36 @@ def test_sdk_beside_it_makes_children_and_no_doubles(tmp_path, monkeypatch, coll
         else:
             assert middle.id in requests and middle.resource["telemetry.sdk.name"] == "opentelemetry"
     assert len({span.trace for span in spans}) == 5
+
+
+@pytest.mark.parametrize("library", ["requests", "httpx"])
+@pytest.mark.parametrize("explicit", [True, False], ids=["both", "SDK alone"])
+def test_instrumented_client_sends_one_traceparent(
+    tmp_path, monkeypatch, collector, start, library, explicit
+):
+    if not all(map(is_there, [*NEEDED, f"opentelemetry.instrumentation.{library}"])):
+        pytest.skip("pip install --group clients")
+    for name, value in {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_METRICS_EXPORTER": "none",
+        "OTEL_LOGS_EXPORTER": "none",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+    def called(environ, start_response):
+        start_response("200 OK", [])
+        return [environ.get("HTTP_TRACEPARENT", "-").encode()]
+
+    (tmp_path / "app.py").write_text(CALLS.format())
+    running = Instrumented(tmp_path, ["--workers", "1", *(["--otel"] if explicit else [])])
+    try:
+        with Client(("127.0.0.1", running.port)) as client:
+            told = client.get(f"/{library}?url={start(called, otel=False).url}")[2].decode()
+    finally:
+        running.end()
+    spans = {span.id: span for span in collector.spans}
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-0[13]", told)  # two would be joined
+    calling = spans[told[36:52]]
+    assert calling.resource["telemetry.sdk.name"] == "opentelemetry"  # that of the client
+    assert told[3:35] == calling.trace == spans[calling.parent].trace

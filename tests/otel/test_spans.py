@@ -294,3 +294,29 @@ def test_requests_of_many_clients_have_their_own_spans(start, collector):
     server.stop()
     spans = [span for span in collector.spans if span.kind == SERVER]
     assert told == sorted(f"{span.attributes['url.path']} {span.trace}" for span in spans)
+
+
+def test_same_head_again_is_traced_by_chance_and_another_by_its_client(start, collector, monkeypatch):
+    """A connection whose requests were without a traceparent, untraced, may bring one."""
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
+    client = start.client(server := start(hello, otel=collector.url))
+    told = []
+    for _ in range(2):
+        told += [client.get("/")[2] for _ in range(3)]
+        client.send(from_client("01").encode())
+        told.append(client.response()[2])
+    client.close()
+    server.stop()
+    spans = [f"00-{TRACE}-{span.id}-01".encode() for span in collector.spans]
+    assert told == [b"-", b"-", b"-", spans[0], b"-", b"-", b"-", spans[1]]
+
+
+def test_share_of_the_requests_of_one_connection_is_traced(start, collector, monkeypatch):
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    client = start.client(server := start(hello, otel=collector.url))
+    told = [client.get("/")[2] for _ in range(300)]
+    client.close()
+    server.stop()
+    assert 75 < len(collector.spans) < 225  # 8 standard deviations
+    assert sum(each != b"-" for each in told) == len(collector.spans)

@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -15,6 +15,7 @@ import syncless
 from syncless._core.current import sleep
 from syncless.http.listener import Listener
 from syncless.http.log.errorlog import warn
+from syncless.patches.outgoing import Source
 from syncless.server.otel import settings
 from syncless.server.otel.exporter import Backlog, Clock, Exporter, Outlet
 from syncless.server.otel.logs import Entry, observer
@@ -84,6 +85,11 @@ class Telemetry:
             "process.pid": os.getpid(),
             **self._settings.resource,
         }
+
+    def sources(self) -> Iterator[Source]:
+        """Yield what requests tell the services that they call, see patches/outgoing.py."""
+        if self._tracer is not None and self._settings.parents != "ignored":
+            yield self._tracer.outgoing
 
     def start(self) -> None:
         self.exporter.start()

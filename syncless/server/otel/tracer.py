@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from syncless._core.current import current
 from syncless._core.recorder import recorded
 from syncless._core.waits import Wait
 from syncless.http.exchange import Exchange
 from syncless.http.request import Request
-from syncless.http.requestids import RequestIds, current_ids, trace_of
+from syncless.http.requestids import RequestIds, current_ids, outgoing_trace, trace_of
 
 ROUTES = (
     ("http.route", ""),
@@ -25,6 +26,9 @@ ROUTES = (
 )
 """Keys under which frameworks leave objects with the request, and the attribute of each that is the route.
 The first key is for the application: Flask and Django leave nothing."""
+
+make = tuple.__new__
+"""Makes a NamedTuple in a third of the time of its class."""
 
 
 class Span(NamedTuple):
@@ -75,28 +79,49 @@ class Tracer:
 
     def begin(self, exchange: Exchange, parent: str | None, sampled: bool) -> Span | None:
         """Return the span of a request, or None if it is not traced. `sampled`: what chance says."""
-        trace = trace_of(parent)
-        made = f"{self._bits(192):048x}"
+        trace = None if parent is None else trace_of(parent)
         if parent is None or trace is None:
-            parent, state = "", ""
-            low = int(made[16:32], 16)
-            # other services that decide by the ID decide alike
-            low = low * self._below >> 64 if sampled else self._below + (low * (2**64 - self._below) >> 64)
-            trace = made[:16] + f"{low:016x}"
+            parent_id = state = ""
+            traceparent = self._new(sampled)
         else:
             state = exchange.field("tracestate") or ""
             if self._parents_decide:
                 sampled = bool(int(parent[53:55], 16) & 1)
             else:
                 sampled = int(trace[16:], 16) < self._below
-            parent = parent[36:52]
-        ids = RequestIds(exchange.id, f"00-{trace}-{made[32:]}-{'01' if sampled else '00'}")
+            parent_id = parent[36:52]
+            traceparent = f"00-{trace}-{self._bits(64):016x}-{'01' if sampled else '00'}"
         if "opentelemetry.trace" in sys.modules:
-            _tell_sdk(ids.traceparent, state, exchange)
+            _tell_sdk(traceparent, state, exchange)
+        if state or not sampled:
+            outgoing_trace.set((traceparent, state))
         if not sampled:
             return None
+        ids = make(RequestIds, (exchange.id, traceparent))
         current_ids.set(ids)
-        return Span(ids, parent, state)
+        return make(Span, (ids, parent_id, state))
+
+    def _new(self, sampled: bool) -> str:
+        """Return the traceparent of a new trace. Other services that decide by its ID decide alike."""
+        made = self._bits(192).to_bytes(24, "big").hex()
+        if self._below == 2**64 and sampled:
+            return f"00-{made[:32]}-{made[32:]}-01"
+        low = int(made[16:32], 16)
+        low = low * self._below >> 64 if sampled else self._below + (low * (2**64 - self._below) >> 64)
+        return f"00-{made[:16]}{low:016x}-{made[32:]}-{'01' if sampled else '00'}"
+
+    def outgoing(self) -> list[tuple[str, str]]:
+        """Return traceparent and tracestate for a call that is made now: none outside of requests."""
+        if "opentelemetry.propagate" in sys.modules and (fields := _of_sdk()):
+            return fields
+        trace = outgoing_trace.get()
+        if trace is None:
+            ids = current_ids.get()
+            if ids is None and not isinstance(current(), Exchange):
+                return []
+            trace = self._new(False) if ids is None else ids.traceparent, ""
+            outgoing_trace.set(trace)  # all its calls are of one trace
+        return _told(*trace) if trace_of(trace[0]) is not None else []
 
     def end(
         self,
@@ -109,25 +134,24 @@ class Tracer:
     ) -> None:
         """Note the end of a request."""
         recorder = recorded(exchange)
-        self._put(
-            Ended(
-                span,
-                time.time_ns(),
-                duration,
-                str(request.method or ""),
-                route_of(request),
-                f"{request.root_path or ''}{request.path or ''}",
-                request.scheme or "http",
-                str(request.host or ""),
-                request.version or "",
-                str(request.client or ""),
-                str(request.field("user-agent") or ""),
-                code,
-                "" if failure is None else _name(type(failure)),
-                recorder.kept() if recorder is not None and recorder.number else [],
-                time.monotonic_ns(),
-            )
+        fields = (
+            span,
+            time.time_ns(),
+            duration,
+            str(request.method or ""),
+            route_of(request),
+            f"{request.root_path or ''}{request.path or ''}",
+            request.scheme or "http",
+            str(request.host or ""),
+            request.version or "",
+            str(request.client or ""),
+            str(request.field("user-agent") or ""),
+            code,
+            "" if failure is None else _name(type(failure)),
+            recorder.kept() if recorder is not None and recorder.number else [],
+            time.monotonic_ns(),
         )
+        self._put(make(Ended, fields))
 
 
 def route_of(request: Request) -> Any:
@@ -137,6 +161,17 @@ def route_of(request: Request) -> Any:
         if found is not None:
             return getattr(found, path, None) if path else found
     return None
+
+
+def _told(traceparent: str, state: str) -> list[tuple[str, str]]:
+    return [("traceparent", traceparent), *([("tracestate", state)] if state else [])]
+
+
+def _of_sdk() -> list[tuple[str, str]]:
+    """Return the fields for the current span of OpenTelemetry's SDK: one of the application is nearer."""
+    found: dict[str, str] = {}
+    sys.modules["opentelemetry.propagate"].inject(found)
+    return [(name, found[name]) for name in ("traceparent", "tracestate") if name in found]
 
 
 def _name(kind: type) -> str:
