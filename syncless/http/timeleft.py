@@ -1,4 +1,4 @@
-"""What is left of a request's time, for the services that it calls.
+"""The time left of a request, for the services that it calls.
 
 The header field is trust.REQUEST_TIMEOUT, as a called server reads it. patches/outgoing.py sends it.
 """
@@ -13,7 +13,8 @@ from syncless.http.trust import REQUEST_TIMEOUT
 
 
 class RequestEnd:
-    """RequestEnd(seconds): when the request that runs will be stopped. What it leaves behind is not."""
+    """RequestEnd(seconds): when the request that runs will be stopped, unlike tasklets that it
+    leaves behind."""
 
     def __init__(self, seconds: float):
         self.when: float | None = time.monotonic() + seconds

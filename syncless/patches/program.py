@@ -37,7 +37,7 @@ CHOICES = {f"--patch-{area}": (area, True) for area in OFF} | {
 
 
 DIALECTS = {"eventlet": "syncless.eventlet"}
-"""What a program imports -> what it gets, unless it asks for the real one."""
+"""A package that a program imports -> its stand-in, unless the program asks for the real one."""
 
 
 def _report_blockers() -> None:
