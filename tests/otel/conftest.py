@@ -5,14 +5,11 @@ import sys
 
 import pytest
 
-pytest.importorskip("opentelemetry.proto.common.v1.common_pb2", reason="pip install opentelemetry-proto")
-
-from tests.otel.collector import Collector
-
 
 @pytest.fixture(autouse=True)
 def nothing_of_others(monkeypatch):
     """The tester's variables mean nothing here, nor does an SDK that tests of other rooms have imported."""
+    pytest.importorskip("opentelemetry.proto.common.v1.common_pb2", reason="pip install opentelemetry-proto")
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
     for name in [
@@ -23,6 +20,8 @@ def nothing_of_others(monkeypatch):
 
 @pytest.fixture
 def collector():
+    from tests.otel.collector import Collector
+
     with Collector() as collector:
         yield collector
 
