@@ -1,5 +1,6 @@
 """The status of a server, as its operator reads it: in one process, and with workers."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -134,6 +135,17 @@ def test_stall_is_shown_with_its_stack_while_it_lasts(seen, workers):
     assert eventually(lambda: any(each["over"] for each in stalls()))
     assert stalls()[0]["seconds"] >= stall["seconds"] > 0
     assert running.status()["totals"]["longest_stall_seconds"] >= stall["seconds"]
+
+
+def test_requests_of_a_worker_that_crashes_are_logged(seen):
+    running = seen("--workers", "1")
+    with Asking(running, "/event"):
+        status_when(running, lambda status: len(in_flight(status)) == 1)
+        with contextlib.suppress(http.client.RemoteDisconnected):
+            running.get("/die")
+        assert eventually(lambda: "ended with status 7" in running.said())
+    said = re.search(r"ended with status 7 with (\d) requests? in flight \((.*)\); a new one", running.said())
+    assert int(said[1]) in (1, 2) and "GET /event" in said[2] and WAITS_AT in said[2], running.said()
 
 
 def test_worker_that_does_not_answer_is_shown_with_how_long(seen):

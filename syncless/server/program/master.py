@@ -367,6 +367,8 @@ class Master:
             except OSError as error:  # too many processes or descriptors: those that run go on
                 self.failures.failed(slot, f"cannot start a worker: {error}")
         worker, longest = slot.current, self.limits.worker_stuck_seconds
+        if worker and self.looked_at - worker.last_beat() > longest / 2:
+            self.status.ask(worker)  # it may have to be killed
         if worker and not worker.killed_at and self.looked_at - worker.last_beat() > longest:
             warn(
                 f"the loop of worker {worker.pid} has been blocked for {longest:g} s; its stack is on stderr"
@@ -411,7 +413,8 @@ class Master:
     def _ended(self, worker: Worker, status: int) -> None:
         worker.drain_messages()
         self._announce_if_first(worker)
-        self.status.ended(worker, crashed=not self.stopping and (status != 0 or worker not in self.leaving))
+        crashed = not self.stopping and (status != 0 or worker not in self.leaving)
+        requests = self.status.ended(worker, crashed)
         if worker in self.leaving:
             self.leaving.remove(worker)
             return
@@ -427,6 +430,7 @@ class Master:
             self.failures.explain(worker.reason.decode(errors="backslashreplace"))
         number = os.waitstatus_to_exitcode(status)
         how = f"was killed by {signal.Signals(-number).name}" if number < 0 else f"ended with status {number}"
+        how += requests
         if failed_to_start and slot.current is not None:
             why = f"the new worker {worker.pid} {how} before it was ready; the old one keeps serving"
             if slot.current.asked_to_go or worker.retiring:

@@ -12,18 +12,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
+from typing import Any
 
 from syncless._core.calls.sidethread import SideThread, wait_readable
 from syncless.apps.wsgi.middleware import page
 from syncless.http.limits import Limits
 from syncless.http.log.errorlog import process_log, warn
+from syncless.http.log.notices import visible
+from syncless.server.program.banner import counted
 from syncless.server.program.slot import Slot, Worker
 from syncless.server.server import Server
 from syncless.server.status.metrics import Metrics
 from syncless.server.status.options import StatusOptions
 from syncless.server.status.overview import Process, Program
 from syncless.server.status.reporter import TICK, Reporter
-from syncless.server.status.scoreboard import Scoreboard
+from syncless.server.status.scoreboard import Scoreboard, figures_of
 from syncless.server.status.status import HEALTH_PATHS, StatusServer, health
 
 
@@ -50,6 +53,10 @@ def _health_page(well: Callable[[], bool]) -> Callable[[str], tuple[str, bytes, 
         return f"{given.status} {HTTPStatus(given.status).phrase}", given.body, given.content_type
 
     return answer
+
+
+LAST_REQUESTS = 5
+"""Of a worker that has crashed, which the log names."""
 
 
 class Reporting:
@@ -171,12 +178,22 @@ class OfMaster:
         reporting.scoreboard.add("started")
         self._server.listen_to(pid, reporting.ours.detach())
 
-    def ended(self, worker: Worker, crashed: bool) -> None:
-        if self._server is not None and self._scoreboard is not None:
-            self._scoreboard.end(worker.clock + 1)
-            self._server.forget(worker.pid)
-            if crashed:
-                self._scoreboard.add("crashed")
+    def ask(self, worker: Worker) -> None:
+        """Ask a worker that is going to be killed what it does."""
+        if self._server is not None:
+            self._server.ask(worker.pid)
+
+    def ended(self, worker: Worker, crashed: bool) -> str:
+        """Note that the worker has ended. If it crashed, return the requests in flight then, in words."""
+        if self._server is None or self._scoreboard is None:
+            return ""
+        running = figures_of(self._scoreboard.row(worker.clock + 1))["running"]
+        self._scoreboard.end(worker.clock + 1)
+        known = self._server.forget(worker.pid)
+        if not crashed:
+            return ""
+        self._scoreboard.add("crashed")
+        return last_requests(running, known)
 
     def recycled(self) -> None:
         """Note that a worker that asked for a successor has one."""
@@ -205,6 +222,18 @@ class OfMaster:
         since = time.monotonic() - self._limits.worker_stuck_seconds
         workers = [slot.current for slot in self._slots if slot.current is not None]
         return not self.stops and any(worker.ready and worker.last_beat() > since for worker in workers)
+
+
+def last_requests(running: int, known: list[dict[str, Any]]) -> str:
+    """Return how many requests were in flight when a worker ended, and those of its last report, in words."""
+    if not running and not known:
+        return ""
+    shown = "; ".join(
+        visible(f"{told['method']} {told['path']} for {told['seconds']:.1f} s, at {told['where']}")
+        for told in known[:LAST_REQUESTS]
+    )
+    number = counted(max(running, len(known)), "request")
+    return f" with {number} in flight" + (f" ({shown})" if shown else "")
 
 
 class OfProcess:

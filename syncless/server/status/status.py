@@ -154,12 +154,19 @@ class StatusServer:
     def listen_here(self, reporter: Reporter) -> None:
         self._lines[os.getpid()] = Own(reporter)
 
-    def forget(self, pid: int) -> None:
-        """Forget a process that has ended."""
+    def ask(self, pid: int) -> None:
+        """Ask a process for its report."""
+        if pid in self._lines:
+            self._lines[pid].ask()
+
+    def forget(self, pid: int) -> list[dict[str, Any]]:
+        """Forget a process that has ended. Return the requests in flight at its last report."""
         line = self._lines.pop(pid, None)
         if isinstance(line, Line):
+            line.on_ready(EVENT_READ)  # it may have answered just now
             self._selector.unregister(line.sock)
             line.sock.close()
+        return [] if line is None or line.report is None else list(line.report["requests"])
 
     # -- steps --------------------------------------------------------------------------------------------
 
