@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import importlib
 import re
 import urllib.request
 
@@ -55,23 +56,23 @@ def by_urllib(called, fields):
 
 
 def by_urllib3(called, fields):
-    pool = pytest.importorskip("urllib3").PoolManager()
+    pool = importlib.import_module("urllib3").PoolManager()
     pool.request("GET", called.url, headers=fields)
     pool.clear()
 
 
 def by_requests(called, fields):
-    with pytest.importorskip("requests").Session() as session:
+    with importlib.import_module("requests").Session() as session:
         session.post(called.url, headers=fields, data=iter([b"a", b"b"])).close()
 
 
 def by_httpx(called, fields):
-    with pytest.importorskip("httpx").Client() as client:
+    with importlib.import_module("httpx").Client() as client:
         client.get(called.url, headers=fields)
 
 
 def by_async_httpx(called, fields):
-    httpx = pytest.importorskip("httpx")
+    httpx = importlib.import_module("httpx")
 
     async def call():
         await asyncio.sleep(0)
@@ -89,6 +90,12 @@ def in_os_thread(called, fields):
     syncless.run_in_thread(by_http_client, called, fields)
 
 
+NEEDED = {
+    by_urllib3: ["urllib3"],
+    by_requests: ["requests"],
+    by_httpx: ["httpx"],
+    by_async_httpx: ["httpx"],
+}
 LIBRARIES = [by_http_client, by_urllib, by_urllib3, by_requests, by_httpx, by_async_httpx]
 every_client = pytest.mark.parametrize("call", [*LIBRARIES, in_tasklet, in_os_thread])
 
@@ -98,6 +105,9 @@ def ask(start, collector):
     """ask(call, called, *fields of the client, given=fields of the call) -> what the called service got."""
 
     def ask(call, called, *fields, given=(), **options):
+        for library in NEEDED.get(call, ()):
+            pytest.importorskip(library)
+
         def app(environ, start_response):
             call(called, dict(given))
             start_response("200 OK", [])
