@@ -45,7 +45,7 @@ from syncless.http.errors import (
 from syncless.http.log.notices import visible
 from syncless.http.request import known_field
 from syncless.http.requestids import begin as begin_ids
-from syncless.http.requestids import outgoing_trace
+from syncless.http.requestids import outgoing_trace, state_of
 from syncless.http.timeleft import RequestEnd, current_end
 from syncless.http.trust import REQUEST_START, REQUEST_TIMEOUT, seconds_left, seconds_since
 from syncless.http.wire.wire import is_field
@@ -157,8 +157,9 @@ cdef class Exchange(Tasklet):
         """`parent`: its traceparent."""
         if parent is None and not (sampled or self.listener.tells_all):
             return 0
-        if parent is not None and self.listener.parents_decide and parent.endswith("-00"):
-            outgoing_trace.set((parent, self.request.field("tracestate") or ""))
+        if (self.listener.parents_decide and parent is not None and parent.endswith("-00")
+                and len(parent) == 55):     # a later version may have more at its end
+            outgoing_trace.set((parent, state_of(self.request.field("tracestate"))))
             return 0
         self.span = self.listener.tracer.begin(self, parent, sampled)
         if self.span is not None:

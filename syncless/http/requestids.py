@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 TRACEPARENT = re.compile(r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 """W3C Trace Context, 3.2. Only later versions than 00 may have more at the end."""
+TRACESTATE = re.compile(r"[\t -~]{1,512}")
+"""As much as must be passed on (W3C Trace Context, 3.3.1.5)."""
 
 
 class RequestIds(NamedTuple):
@@ -38,6 +40,12 @@ def trace_of(traceparent: str | None) -> str | None:
     if traceparent is None or found is None or (found[1] == "00" and found[2]):
         return None
     return traceparent[3:35]
+
+
+def state_of(tracestate: str | None) -> str:
+    """Return the field if it may be passed on, or "". Danger: any client can send it, and called services
+    refuse requests with other characters, or with heads that are too large."""
+    return tracestate if tracestate and TRACESTATE.fullmatch(tracestate) else ""
 
 
 def begin(request_id: str, traceparent: str | None) -> RequestIds:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -250,7 +250,8 @@ def carry_on(sources: Iterable[Callable[[], list[tuple[str, str]]]]) -> Callable
         for source in mine:
             outgoing.sources.remove(source)
         if not outgoing.sources:
-            _registry.undo(outgoing.AREA)
+            with suppress(RuntimeError):  # a server of another OS thread was the last: nothing is added now
+                _registry.undo(outgoing.AREA)
 
     return end
 

@@ -28,7 +28,7 @@ from typing import Any
 from syncless._core.cpython.forkhooks import at_fork
 from syncless._core.cpython.functions import original_of
 from syncless._core.current import current, sleep, uninterrupted
-from syncless._core.handling import OnTop
+from syncless._core.handling import OnTop, main_tasklet
 from syncless._core.tasklet import Tasklet
 from syncless.patches.types.cputimer import ProcessorTimer
 
@@ -49,7 +49,7 @@ class Preemption:
     def __init__(self, is_thread: Callable[[Tasklet[Any]], bool]):
         self._is_thread = is_thread
         self._timer: ProcessorTimer | None = None
-        self._runs = self._wanted = False
+        self._runs = self.wanted = False
         """Whether the timer runs, and whether there are threads."""
         self._refused = False
         self._last = (0, 0)
@@ -61,18 +61,21 @@ class Preemption:
         atexit.register(self._end)
 
     def start(self) -> None:
-        """Start preemption, until stop(). This has no effect if the system has no such timer, or if the
-        program uses the signal."""
-        self._wanted = True
+        """Start preemption, until stop(). This has no effect if the system has no such timer, if the program
+        uses the signal, or in another OS thread than the main one, which alone handles signals."""
+        if main_tasklet() is None:
+            return
+        self.wanted = True
         if self._timer is None and not self._refused and not self._is_over:
             self._refused = True
             try:
                 if _getsignal(NUMBER) not in (_signal.SIG_DFL, self._tick):
                     return
-                self._timer = ProcessorTimer(NUMBER)
+                timer = ProcessorTimer(NUMBER)
                 _signal_of(NUMBER, self._tick)
                 _signal.siginterrupt(NUMBER, False)
-            except (OSError, ValueError):  # there is none, or this is not the main thread
+                self._timer = timer
+            except (OSError, ValueError):  # there is none, or this is not the main interpreter
                 return
             self._refused = False
         if self._timer is not None and not self._runs:
@@ -82,7 +85,7 @@ class Preemption:
     def stop(self) -> None:
         """Stop at the next signal, not immediately: most programs start another thread, and setting a timer
         is a system call."""
-        self._wanted = False
+        self.wanted = False
 
     def _end(self) -> None:
         """Stop for good when the interpreter ends: it restores all signal handlers, so the next signal would
@@ -98,10 +101,10 @@ class Preemption:
 
     def _forget(self) -> None:
         """Forget the timer in the child of a fork, which has no timers."""
-        self._timer, self._refused, self._runs = None, False, False
+        self._timer, self._refused, self._runs, self.wanted = None, False, False, False
 
     def _tick(self, number: int, frame: FrameType | None) -> None:
-        if not self._wanted:
+        if not self.wanted:
             self._stop_now()
             return
         me = None if self.rests else current()

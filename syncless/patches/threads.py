@@ -205,7 +205,7 @@ def start_new_thread(
     no_variables = Context()  # as in a new OS thread
     tasklet = as_thread(no_variables.run(spawn, _body, function, args, kwargs or {}))
     look()
-    if not running:
+    if not _preemption.wanted:
         _preemption.start()
     running.add(tasklet)
     tasklet.add_done_callback(_has_ended)  # also if it is killed before it begins

@@ -8,7 +8,7 @@ import pytest
 
 import syncless
 from syncless.http.trust import seconds_left
-from syncless.patches import patched
+from syncless.patches import changes, outgoing, patched
 from syncless.wsgi import ClientGone, RequestTimeout
 from tests.waiting import eventually
 
@@ -207,3 +207,12 @@ def test_nearest_deadline_is_told_until_the_request_is_over(start, patch, asgi, 
     over.set()
     done.wait()
     assert [text and round(float(text)) for text in told] == [5, 40, 39, None]
+
+
+def test_last_server_may_stop_in_another_os_thread(start, patch):
+    first, last = (start(at_most, pass_deadline=True) for _ in range(2))
+    first.stop()
+    syncless.run_in_thread(last.stop)
+    assert outgoing.sources == []
+    start(at_most, pass_deadline=True).stop()  # in the main thread, which may undo the change
+    assert "calls" not in {change.area for change in changes()}

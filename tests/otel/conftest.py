@@ -6,16 +6,40 @@ import sys
 import pytest
 
 
+def of_an_sdk():
+    """All modules of OpenTelemetry but the messages, which the collector reads."""
+    return {
+        name: module
+        for name, module in sys.modules.items()
+        if name.startswith("opentelemetry.") and not f"{name}.".startswith("opentelemetry.proto.")
+    }
+
+
+def take_out(modules):
+    for name in modules:
+        del sys.modules[name]
+        vars(sys.modules["opentelemetry"]).pop(name.partition(".")[2], None)
+
+
+def put_back(modules):
+    """`from opentelemetry import trace` looks at the package, others at sys.modules."""
+    sys.modules.update(modules)
+    for name, module in modules.items():
+        if name.count(".") == 1:
+            setattr(sys.modules["opentelemetry"], name.partition(".")[2], module)
+
+
 @pytest.fixture(autouse=True)
 def nothing_of_others(monkeypatch):
-    """The tester's variables mean nothing here, nor does an SDK that tests of other rooms have imported."""
+    """The tester's variables mean nothing here, nor does an SDK that tests of other rooms have imported. They
+    find it as they left it."""
     pytest.importorskip("opentelemetry.proto.common.v1.common_pb2", reason="pip install opentelemetry-proto")
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
-    for name in [
-        name for name in sys.modules if f"{name}.".startswith(("opentelemetry.sdk.", "opentelemetry.trace."))
-    ]:
-        monkeypatch.delitem(sys.modules, name)
+    take_out(theirs := of_an_sdk())
+    yield
+    take_out(of_an_sdk())
+    put_back(theirs)
 
 
 @pytest.fixture

@@ -158,9 +158,25 @@ def test_field_that_the_caller_has_set_stays_alone(ask, called, call):
     assert set(got) == {(own, None)}  # two of a name would be joined
 
 
-@pytest.mark.parametrize("fields", [("traceparent: x-00",), ("traceparent: é-00",)])
-def test_malformed_traceparent_is_not_passed_on(ask, called, fields):
-    assert {traceparent for traceparent, _ in ask(by_http_client, called, *fields)} == {None}
+@pytest.mark.parametrize("field", ["x-00", "é-00", f"00-{'0' * 32}-{PARENT}-00"])
+def test_malformed_traceparent_is_not_passed_on(ask, called, field):
+    got = ask(by_http_client, called, f"traceparent: {field}")
+    assert field not in {traceparent for traceparent, _ in got}
+
+
+def test_traceparent_of_a_later_version_decides_by_its_flags(ask, called, collector):
+    got = ask(by_http_client, called, f"traceparent: cc-{TRACE}-{PARENT}-01-what-00")
+    [span] = [span for span in collector.spans if span.kind == SERVER]
+    assert set(got) == {(f"00-{TRACE}-{span.id}-01", None)}
+
+
+@pytest.mark.parametrize("flags", ["00", "01"])
+@pytest.mark.parametrize(
+    ("state", "passed"), [("é=1", None), ("a=" + "x" * 511, None), ("a=" + "x" * 510, "a=" + "x" * 510)]
+)
+def test_tracestate_that_a_service_might_refuse_is_not_passed_on(ask, called, flags, state, passed):
+    got = ask(by_http_client, called, f"traceparent: 00-{TRACE}-{PARENT}-{flags}", f"tracestate: {state}")
+    assert {tracestate for _, tracestate in got} == {passed}
 
 
 @pytest.mark.parametrize("call", [by_http_client, by_httpx])

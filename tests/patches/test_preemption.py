@@ -163,6 +163,35 @@ thread.join()
 """)
 
 
+def test_threads_that_another_os_thread_starts_are_not_preempted():
+    """It handles no signals: one would kill the process."""
+    run_python(f"""{BEGIN}
+def elsewhere():
+    for _ in range(2):
+        later(int).join()
+    thread = later(int)
+    computes(0.1)
+    thread.join()
+syncless.run_in_thread(elsewhere)
+""")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no timer of a thread's processor time")
+def test_main_thread_is_preempted_while_another_os_thread_has_threads():
+    run_python(f"""{BEGIN}
+begun = threading.Event()
+def elsewhere():
+    thread = later(lambda: [time.sleep(0.001) for _ in iter(lambda: not done, False)])
+    begun.set()
+    thread.join()
+other = syncless.spawn(syncless.run_in_thread, elsewhere)
+begun.wait()
+later(done.append, 1)
+while not done: pass
+other.join()
+""")
+
+
 def test_plain_tasklets_and_code_of_ours_run_alone():
     assert (
         run_python(f"""{BEGIN}

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 import syncless
-from syncless.server.status import growth
+from syncless import debug
+from syncless.server.status import growth, stuck
 from tests.status.seen import APP, status_when
 
 STUCK = (
@@ -103,3 +104,25 @@ def test_stuck_tasklets_are_searched_for_when_a_reader_asks(seen, workers):
     assert all(each["more"] == 0 and each["seconds"] > 0 and each["at"] > 0 for each in found)
     running.ask("/stuck", **{"Syncless-Search": "yes"})  # too early
     assert [worker["stuck"] for worker in running.status()["workers"]] == found
+
+
+def test_failure_of_a_search_is_told_wherever_it_comes(monkeypatch):
+    def fails(*args):
+        raise ValueError("no stack")
+
+    monkeypatch.setattr(debug, "find_leaks", lambda: [syncless.current()])
+    monkeypatch.setattr(debug, "describe", fails)
+    search = stuck.Search(syncless.current_loop())
+    search.begin()
+    syncless.sleep(0)
+    assert search.found["error"] == "no stack"
+
+
+def test_search_looks_at_all_waits_once_for_all_that_it_shows(monkeypatch):
+    looks = []
+    real = stuck.Waits
+    monkeypatch.setattr(stuck, "Waits", lambda: looks.append(1) or real())
+    monkeypatch.setattr(debug, "Waits", lambda: looks.append(1) or real())
+    monkeypatch.setattr(debug, "find_leaks", lambda: [syncless.current()] * 60)
+    found = stuck._find()
+    assert len(looks) == 1 and len(found["tasklets"]) == stuck.SHOWN and found["more"] == 10

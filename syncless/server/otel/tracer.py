@@ -17,7 +17,7 @@ from syncless._core.recorder import recorded
 from syncless._core.waits import Wait
 from syncless.http.exchange import Exchange
 from syncless.http.request import Request
-from syncless.http.requestids import RequestIds, current_ids, outgoing_trace, trace_of
+from syncless.http.requestids import RequestIds, current_ids, outgoing_trace, state_of, trace_of
 
 ROUTES = (
     ("http.route", ""),
@@ -84,7 +84,7 @@ class Tracer:
             parent_id = state = ""
             traceparent = self._new(sampled)
         else:
-            state = exchange.field("tracestate") or ""
+            state = state_of(exchange.field("tracestate"))
             if self._parents_decide:
                 sampled = bool(int(parent[53:55], 16) & 1)
             else:

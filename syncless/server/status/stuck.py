@@ -12,6 +12,7 @@ from typing import Any
 
 from syncless._core.loop import Loop
 from syncless._core.tasklet import spawn_in
+from syncless._core.wait.sync import Waits
 
 PAUSE = 30.0
 """Seconds between two searches."""
@@ -37,23 +38,25 @@ class Search:
             spawn_in(self._loop, self._run).name = "search for stuck tasklets"
 
     def _run(self) -> None:
-        debug = import_module("syncless.debug")
-        found: dict[str, Any] = {"at": time.time()}
-        began = time.monotonic()
+        at, began = time.time(), time.monotonic()
         try:
-            stuck = debug.find_leaks()
+            found = _find()
         except Exception as error:
-            self.found = found | {"error": str(error) or type(error).__name__}
-            return
-        found["seconds"] = time.monotonic() - began
-        found["tasklets"] = [
-            {
-                "name": tasklet.name,
-                "waits_for": tasklet.waiting_for,
-                "waits_seconds": tasklet.waiting_seconds,
-                "stack": debug.format_stuck([tasklet]),
-            }
-            for tasklet in stuck[:SHOWN]
-        ]
-        found["more"] = len(stuck[SHOWN:])
-        self.found = found
+            found = {"error": str(error) or type(error).__name__}
+        self.found = found | {"at": at, "seconds": time.monotonic() - began}
+
+
+def _find() -> dict[str, Any]:
+    debug = import_module("syncless.debug")
+    stuck = debug.find_leaks()
+    waits = Waits()  # it looks at all tasklets: once for all that are shown
+    shown = [
+        {
+            "name": tasklet.name,
+            "waits_for": tasklet.waiting_for,
+            "waits_seconds": tasklet.waiting_seconds,
+            "stack": debug.describe(tasklet, True, waits),
+        }
+        for tasklet in stuck[:SHOWN]
+    ]
+    return {"tasklets": shown, "more": len(stuck[SHOWN:])}
