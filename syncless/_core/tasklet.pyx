@@ -137,7 +137,7 @@ cdef class Tasklet(BaseTasklet):
             end_locals(&self.locals)
         loop.current = None
         if loop.observers is not None:
-            loop.observers.stops(self)
+            loop._tell_stop(self)
         return self.finish(loop)
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
