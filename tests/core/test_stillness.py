@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 import syncless
-from syncless import current, sleep, spawn
+from syncless import Tasklet, current, sleep, spawn
 from syncless._core.current import directly
 from syncless._core.loop import checked
 from syncless._core.tasklet import where_it_may_wait
@@ -130,3 +130,11 @@ def test_error_of_who_is_told_of_a_stop_loses_no_tasklet():
         syncless.set_error_handler(previous)
     assert ran == [0, 1, 2, 9, 9]
     assert set(reported) == {KeyError}
+
+
+def test_tasklet_is_initialised_once():
+    tasklet = Tasklet(sleep, 0)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="has been started already"):
+            tasklet.__init__(print)
+        tasklet.join()

@@ -7,8 +7,10 @@ import sys
 import pytest
 
 import syncless.eventlet as eventlet
-from syncless.eventlet import hubs
+from syncless import Tasklet
+from syncless.eventlet import greenthread, hubs
 from syncless.eventlet.event import Event
+from syncless.eventlet.support import greenlets
 from syncless.eventlet.support.greenlets import GreenletExit
 from tests.waiting import eventually
 
@@ -186,3 +188,13 @@ def test_pool_gets_its_place_back_though_who_kills_is_interrupted():
     with pytest.raises(eventlet.Timeout), eventlet.Timeout(0):
         thread.kill()
     assert (pool.free(), pool.running(), ran) == (1, 0, [])
+
+
+@pytest.mark.parametrize("kind", [Tasklet, greenlets.greenlet, greenthread.GreenThread])
+def test_thread_of_a_class_that_does_not_call_init_cannot_be_killed(kind):
+    class Bare(kind):
+        def __init__(self):
+            pass
+
+    with pytest.raises(RuntimeError, match=r"Bare.__init__\(\) has not called"):
+        Bare().kill() if kind is Tasklet else Bare().throw()
