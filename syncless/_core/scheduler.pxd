@@ -340,6 +340,7 @@ cdef class Scheduler:
 
     cdef PyGreenlet* _next_carrier(self, BaseTasklet leaving) except? NULL
     cdef int _stops(self, BaseTasklet tasklet) except -1
+    cdef int _tell_stop(self, BaseTasklet tasklet) except -1
     cdef int _goes_on(self, BaseTasklet tasklet) except -1
     cdef int drop_pending(self, BaseTasklet tasklet) except -1
     cdef int raise_pending(self, BaseTasklet tasklet) except -1

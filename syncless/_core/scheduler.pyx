@@ -257,10 +257,7 @@ cdef class Scheduler:
         try:
             if has_settings(self.thread_state):
                 put_aside(&tasklet.settings)        # first, and back last: hooks and observers are not traced
-            if tasklet.switch_hook is not None:
-                call_hook(tasklet, True)
-            if self.observers is not None:
-                self.observers.stops(tasklet)
+            self._tell_stop(tasklet)
             if tasklet.locals.own:
                 exchange_locals(&tasklet.locals)
         except BaseException:
@@ -269,6 +266,17 @@ cdef class Scheduler:
             raise
         finally:
             self.still = None
+        return 0
+
+    cdef int _tell_stop(self, BaseTasklet tasklet) except -1:
+        """An error of who is told is only reported: who comes next has left the ready queue already."""
+        try:
+            if tasklet.switch_hook is not None and tasklet.state != RUNNING:    # else it has ended
+                call_hook(tasklet, True)
+            if self.observers is not None:
+                self.observers.stops(tasklet)
+        except BaseException as error:
+            self.report("an observer of switches", error)
         return 0
 
     cdef int _goes_on(self, BaseTasklet tasklet) except -1:
@@ -414,6 +422,8 @@ cdef int call_hook(BaseTasklet tasklet, bint leaving) except -1:
     hide_thread(True)
     try:
         tasklet.switch_hook(leaving)
+    except BaseException as error:      # the switch is half made
+        tasklet.loop.report("a hook of switches", error)
     finally:
         hide_thread(False)
     return 0

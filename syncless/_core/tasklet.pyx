@@ -88,6 +88,8 @@ cdef class Tasklet(BaseTasklet):
         return GenericAlias(cls, item)          # Tasklet[int], for annotations
 
     def __init__(self, function, *args, **kwargs):
+        if self.loop is not None:
+            raise RuntimeError("this tasklet has been started already")
         if not callable(function):
             raise TypeError(f"a tasklet needs a function to run, not {type(function).__name__}")
         self.function = function
@@ -137,7 +139,7 @@ cdef class Tasklet(BaseTasklet):
             end_locals(&self.locals)
         loop.current = None
         if loop.observers is not None:
-            loop.observers.stops(self)
+            loop._tell_stop(self)
         return self.finish(loop)
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
@@ -290,6 +292,8 @@ cdef class Tasklet(BaseTasklet):
             raise TypeError(f"kill() needs an exception, not {type(exception).__name__}")
         if self.state == DONE:
             return True
+        if self.loop is None:
+            raise RuntimeError(f"{type(self).__name__}.__init__() has not called that of Tasklet")
         if self.state == NEW:
             self._exception = exception
             self.finish(self.loop)

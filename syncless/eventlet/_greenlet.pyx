@@ -166,9 +166,11 @@ cdef class greenlet(Tasklet):
         self.function, self.args, self.kwargs = Tasklet, None, None     # whose finalisers may wait here
         meant_for_main = self.error is not None and isinstance(self.error, (KeyboardInterrupt, SystemExit))
         try:
-            if self.error is not None and not meant_for_main:
-                show(self.error)
-            self.ended()
+            try:
+                if self.error is not None and not meant_for_main:
+                    show(self.error)
+            finally:
+                self.ended()            # also if stderr is closed: pools count on it
             if end_thread is not None:
                 end_thread(self)
         except BaseException as error:
@@ -203,8 +205,10 @@ cdef class greenlet(Tasklet):
         if self.state == NEW:
             self.killed = True
             self.error = exception_of(arguments)
-            throw_in(self, (TaskletExit(),))    # which nobody is told of
-            self.ended()
+            try:
+                throw_in(self, (TaskletExit(),))    # which nobody is told of
+            finally:
+                self.ended()
         else:
             throw_in(self, arguments)
 

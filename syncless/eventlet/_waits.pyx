@@ -104,7 +104,7 @@ cdef const char* TO_GET = "item of a queue"
 cdef class _Offer:
     """In a rendezvous: an item on its way to a getter, and its green thread, which waits until it is
     taken."""
-    cdef BaseTasklet putter
+    cdef BaseTasklet putter     # None: it does not wait any more
     cdef object item
     cdef bint block
 
@@ -249,7 +249,7 @@ cdef class LightQueue:
             offer = _Offer.__new__(_Offer)
             offer.putter, offer.item, offer.block = me, item, block
             if self.hand(offer):
-                return self.wait_for_getter(me, deadline)
+                return self.wait_for_getter(me, offer, deadline)
         if not block:
             raise Full
         me.value = item
@@ -258,12 +258,13 @@ cdef class LightQueue:
             raise Full
         return 0
 
-    cdef int wait_for_getter(self, BaseTasklet me, int64_t deadline) except -1:
+    cdef int wait_for_getter(self, BaseTasklet me, _Offer offer, int64_t deadline) except -1:
         """Of a rendezvous. The item comes back into `putters` if the getter ends before it takes it."""
         cdef bint came_back = False
         try:
             me.loop.park(TO_PUT, self, deadline)
         finally:
+            offer.putter = None                 # which may wait here again, with another item
             result, me.value = me.value, None
             if is_queued(me):
                 queue_remove(&self.putters, me)
@@ -352,7 +353,7 @@ cdef class LightQueue:
 
     cdef bint has_putter(self, _Offer offer) noexcept:
         """Return whether it waits still."""
-        return offer.putter.why == TO_PUT and offer.putter.waiting_on is self
+        return offer.putter is not None and offer.putter.why == TO_PUT and offer.putter.waiting_on is self
 
     cdef int pass_on(self, object item) except -1:
         """Give what a getter has not taken to another one."""

@@ -65,6 +65,12 @@ class _Methods:
             _target(net, self, rest[-1])
             return messages.sendto(self, data, *rest)
 
+        def sendmsg(self: Any, buffers: Any, ancdata: Any = (), flags: int = 0, address: Any = None) -> Any:
+            if address is not None:
+                _target(net, self, address)
+            rest = () if address is None else (address,)
+            return messages.sendmsg(self, buffers, ancdata, flags, *rest)
+
         def accept(self: Any) -> tuple[Any, Any]:
             accepted, address = cooperative_accept(self)
             return accepted, net.named(address)
@@ -77,7 +83,7 @@ class _Methods:
 
         cooperative_accept = vars(cooperative.socket)["accept"]
         found: dict[str, Callable[..., Any]] = {"getsockname": own, "getpeername": peer}
-        for method in (bind, connect, connect_ex, sendto, accept):
+        for method in (bind, connect, connect_ex, sendto, sendmsg, accept):
             found[method.__name__] = method
         return found
 

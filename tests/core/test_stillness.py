@@ -5,10 +5,11 @@ import pathlib
 import pytest
 
 import syncless
-from syncless import current, sleep, spawn
+from syncless import Tasklet, current, sleep, spawn
 from syncless._core.current import directly
 from syncless._core.loop import checked
 from syncless._core.tasklet import where_it_may_wait
+from syncless.testing.choices import Watch
 from tests.units import built
 
 
@@ -100,3 +101,40 @@ def test_finaliser_of_a_tasklets_argument_may_wait():
     told = []
     spawn(lambda waits: None, Waits(told)).join()
     assert told == ["waited"]
+
+
+def test_error_of_who_is_told_of_a_stop_loses_no_tasklet():
+    """Those that are ready run, also the one that would have been the next; so do those that join."""
+
+    def fail(tasklet):
+        raise KeyError("on purpose")
+
+    ran, reported = [], []
+    previous = syncless.set_error_handler(lambda where, error: reported.append(type(error)))
+    watch = Watch(fail, lambda tasklet: None)
+    watch.start()
+    try:
+        ones = [spawn(ran.append, n) for n in range(3)]
+        for one in ones:
+            one.join()
+    finally:
+        watch.stop()
+    current().set_switch_hook(fail)
+    try:
+        two = [spawn(lambda: sleep(0) or ran.append(9)) for _ in range(2)]
+        sleep(0)
+        sleep(0)
+        two[1].join()
+    finally:
+        current().set_switch_hook(None)
+        syncless.set_error_handler(previous)
+    assert ran == [0, 1, 2, 9, 9]
+    assert set(reported) == {KeyError}
+
+
+def test_tasklet_is_initialised_once():
+    tasklet = Tasklet(sleep, 0)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="has been started already"):
+            tasklet.__init__(print)
+        tasklet.join()

@@ -1,12 +1,16 @@
 """Green threads, timers, events and pools of syncless.eventlet."""
 
+import io
 import socket
+import sys
 
 import pytest
 
 import syncless.eventlet as eventlet
-from syncless.eventlet import hubs
+from syncless import Tasklet
+from syncless.eventlet import greenthread, hubs
 from syncless.eventlet.event import Event
+from syncless.eventlet.support import greenlets
 from syncless.eventlet.support.greenlets import GreenletExit
 from tests.waiting import eventually
 
@@ -165,3 +169,32 @@ def test_sleep_of_no_seconds_looks_for_events():
         eventlet.sleep(0)
         eventlet.sleep(0)
         assert told == [b"x"]
+
+
+def test_pool_gets_its_place_back_though_an_error_cannot_be_shown(monkeypatch, reports):
+    closed = io.StringIO()
+    closed.close()
+    pool = eventlet.GreenPool(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", closed)
+        with pytest.raises(ZeroDivisionError):
+            pool.spawn(divmod, 1, 0).wait()
+    assert (pool.free(), pool.running()) == (1, 0)
+
+
+def test_pool_gets_its_place_back_though_who_kills_is_interrupted():
+    pool, ran = eventlet.GreenPool(1), []
+    thread = pool.spawn(ran.append, 1)
+    with pytest.raises(eventlet.Timeout), eventlet.Timeout(0):
+        thread.kill()
+    assert (pool.free(), pool.running(), ran) == (1, 0, [])
+
+
+@pytest.mark.parametrize("kind", [Tasklet, greenlets.greenlet, greenthread.GreenThread])
+def test_thread_of_a_class_that_does_not_call_init_cannot_be_killed(kind):
+    class Bare(kind):
+        def __init__(self):
+            pass
+
+    with pytest.raises(RuntimeError, match=r"Bare.__init__\(\) has not called"):
+        Bare().kill() if kind is Tasklet else Bare().throw()

@@ -1,8 +1,12 @@
 """Queues and semaphores of syncless.eventlet."""
 
+import threading
+
 import pytest
 
+import syncless
 import syncless.eventlet as eventlet
+from syncless import Tasklet
 from syncless.eventlet import queue
 
 
@@ -146,3 +150,23 @@ def test_pool_that_is_made_smaller_than_it_is_full_admits_nobody_until_enough_ha
     assert fourth.wait().wait() == 1
     pool.waitall()
     assert pool.free() == 1
+
+
+def test_getter_of_an_interrupted_put_does_not_end_the_next_put():
+    channel, taken = queue.LightQueue(0), []
+
+    def take():
+        taken.append(channel.get())
+        eventlet.sleep(0)
+        taken.append(channel.get(timeout=1))
+
+    getter, me = eventlet.spawn(take), syncless.current()
+    eventlet.sleep(0)
+    other = threading.Thread(target=Tasklet.kill, args=(me, KeyError("stop"), False))
+    other.start()
+    other.join()
+    with pytest.raises(KeyError):
+        channel.put(1)  # on its way to the getter
+    channel.put(2)
+    getter.wait()
+    assert taken == [1, 2]

@@ -106,6 +106,7 @@ with network() as net:
         for call in (
             lambda: datagrams.connect(("10.0.0.1", 53)),
             lambda: datagrams.sendto(b"x", ("10.0.0.1", 53)),
+            lambda: datagrams.sendmsg([b"x"], [], 0, ("10.0.0.1", 53)),
             lambda: datagrams.bind(("10.0.0.1", 53)),
         ):
             assert "no datagrams" in str(raises(OSError, call))
