@@ -334,6 +334,8 @@ TABLE = {  # heading -> rows
             "`-l worker_seconds=N`, `-l worker_memory_bytes=N`"),
         Row("end a request whose client has disconnected", "", "", "", "",
             "`--on-hangup` ([hangups.md](../howto/hangups.md))"),
+        Row("tell called services the time that is left", "", "", "", "",
+            "`--pass-deadline` ([hangups.md](../howto/hangups.md#services-that-call-services))"),
         Row("replace a worker that hangs", "`-t`, `--timeout`", "`--timeout-worker-healthcheck`", "", "",
             "`-l worker_stuck_seconds=30`"),
         Row("replace a worker that died", "always", "always",

@@ -86,3 +86,14 @@ def test_exit_of_background_work_is_logged(start, errors):
     assert client.get()[2] == b"hello"
     assert eventually(lambda: "SystemExit: 3" in errors.getvalue())
     assert client.get()[2] == b"hello"
+
+
+def test_server_stops_whose_loop_is_closed(start, background):
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    server = start(app, lifespan="off")
+    assert start.client(server).get("/")[2] == b"ok"
+    background.close()
+    server.stop()

@@ -167,7 +167,7 @@ def test_request_whose_caller_has_no_time_left_does_not_begin(start):
 
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("asgi", [False, True], ids=["wsgi", "asgi"])
-def test_nearest_deadline_is_told_until_the_request_is_over(start, patch, asgi, background):
+def test_nearest_deadline_is_told_until_the_request_is_over(background, patch, start, asgi):
     told, over, done = [], syncless.Event(), syncless.Event()
 
     def called(environ, start_response):

@@ -91,7 +91,7 @@ class ASGIHost(Host):
         if lifespan is not None:
             await_(lifespan.shutdown())
         root, self._root = self._root, None
-        if root is not None:
+        if root is not None and not root.loop.is_closed():
             await_(root.end())
 
     def with_hooks(self, before: Hook | None, after: Hook | None) -> ASGIHost:

@@ -61,6 +61,7 @@ class RootTask:
     """
 
     def __init__(self, loop: EventLoop):
+        self.loop = loop
         self._ended = loop.create_future()
         self._task = loop.create_task(self._run())
         self._task.set_name("syncless server")
