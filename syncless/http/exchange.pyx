@@ -192,9 +192,9 @@ cdef class Exchange(Tasklet):
             self.look_at_start()
         if self.too_large:
             raise BodyTooLarge(f"the body is larger than {self.listener.limits.body_bytes} bytes")
+        seconds = self.allowed_seconds()
         if self.ends_with_client():
             self.end_with_client(self.peer.may_have_left())
-        seconds = self.allowed_seconds()
         if seconds:
             late = RequestTimeout(f"the request took longer than {seconds} s")
             clock = Timeout.start_new(seconds, late)

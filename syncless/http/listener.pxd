@@ -250,7 +250,7 @@ cdef class Listener:
     cdef bint tells_all                 # the tracer is told of the others, too
     cdef bint tells_start               # a trusted peer says when it took a request
     cdef bint tells_timeout             # or how long it will wait for the response
-    cdef bint pass_deadline           # requests tell services that they call when they will end
+    cdef bint pass_deadline             # requests tell services that they call when they will end
     cdef uint64_t traced_below          # a request is traced if `random` is not above this; 0: none is
     cdef uint64_t random                # never 0
     cdef bint always_bounds             # any of these, or a request may be ended before its time

@@ -153,14 +153,15 @@ def test_time_of_a_trusted_caller_is_a_deadline(start, field, options, left):
     assert client.get("/", f"X-Request-Timeout: {field}\r\n")[2] == left
 
 
-def test_request_whose_caller_has_no_time_left_does_not_begin(start):
+@pytest.mark.parametrize("on_hangup", ["continue", "stop"])
+def test_request_whose_caller_has_no_time_left_does_not_begin(start, on_hangup):
     begun = []
 
     def app(environ, start_response):
         begun.append(environ["PATH_INFO"])
         return at_most(environ, start_response)
 
-    client = start.client(start(app, **CALLED))
+    client = start.client(start(app, on_hangup=on_hangup, **CALLED))
     assert client.get("/", "X-Request-Timeout: 0.000\r\n")[0] == 503
     assert begun == []
 
