@@ -141,6 +141,12 @@ def patch(patcher: Patcher) -> None:
 
 
 def _wait_for_key() -> None:
-    """Wait for a key, while the prompt of ``python`` waits for a line."""
-    if may_use_threads():
+    """Wait for a key, while the prompt of ``python`` waits for a line. That of Python 3.13 waits by itself,
+    in poll(), and may have read keys already: with it, let others run."""
+    caller = sys._getframe().f_back
+    if not may_use_threads():
+        return
+    if caller is not None and str(caller.f_globals.get("__name__")).startswith("_pyrepl."):
+        sleep(0)
+    else:
         wait_readable(STDIN)

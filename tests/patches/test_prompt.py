@@ -43,6 +43,21 @@ def test_threads_run_while_the_prompt_waits():
         assert terminal.process.wait(60) == 0
 
 
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="Python 3.13 has this prompt first")
+def test_pasted_lines_and_threads_go_on_at_the_prompt_that_edits_by_itself():
+    with prompt(PYTHON_BASIC_REPL="", TERM="xterm") as terminal:
+        terminal.read(">>> ")
+        terminal.press(
+            "from syncless.patches import patch_all; patched = patch_all(); print('pat' + 'ched')\r"
+        )
+        terminal.read("patched")
+        terminal.press("import threading, time  # all of a line is there before its first key is looked at\r")
+        terminal.press("threading.Thread(target=lambda: print(time.sleep(0.1) or 'o' + 'ver')).start()\r")
+        terminal.read("over")  # though no key comes
+        terminal.press("exit()\r")
+        assert terminal.process.wait(60) == 0
+
+
 @pytest.mark.parametrize("begun", ["", "x = (1,\n"])
 def test_control_c_clears_the_line_and_the_prompt_goes_on(begun):
     with prompt() as terminal:
