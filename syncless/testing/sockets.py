@@ -178,6 +178,8 @@ def network(
         undo.callback(_end, net)
         virtualtime.inside.append(_is_of_the_internet)
         undo.callback(virtualtime.inside.remove, _is_of_the_internet)
+        virtualtime.before_polls.append(net.arrivals.wait)
+        undo.callback(virtualtime.before_polls.remove, net.arrivals.wait)
         for kind in (class_of(_stdlib, "socket"), cooperative.socket):
             for name, method in _Methods(net).members().items():
                 _set_until(undo, kind, name, method)

@@ -8,8 +8,9 @@ timeout while the result is under way, and a correct test fails. Decision: time 
 runs, and GRACE real seconds longer if a descriptor is awaited. Price: such a jump takes as long.
 
 Fact: files and SQLite are read and written in such jobs. Danger: tests of them differ from run to run, as the
-jobs end sooner or later. Decision: a job has PATIENCE real seconds to end before others run. A longer one is
-noted. Price: a statement that waits for a locked database holds everything as long.
+jobs end sooner or later. Decision: a job has PATIENCE real seconds to end before others run, and
+longer while a thread computes or waits for a processor or a disk. Then it is noted. Price: a statement that
+waits for a locked database holds everything as long.
 
 Danger: two kinds of programs wait for ever for a clock that stands still: those that read it again and again,
 and those that let others run again and again. Decision: after LOOKS readings or SPINS polls in which nothing
@@ -18,7 +19,9 @@ has waited, it goes on by a millisecond, then by two, and so on.
 
 from __future__ import annotations
 
+import _thread
 import datetime
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +33,7 @@ from syncless._core.calls import threads
 from syncless._core.clock import get_virtual, set_virtual
 from syncless._core.cpython.functions import original_of, take_place
 from syncless._core.cpython.replacing import set_in_type
-from syncless._core.current import sleep
+from syncless._core.current import directly, sleep
 from syncless._core.handling import main_tasklet
 from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet
@@ -45,6 +48,8 @@ PATIENCE = 0.02
 """Real seconds that a call in an OS thread may take before the report names it."""
 inside: list[Callable[[int], bool]] = []
 """Functions that say whether only this process can wake a descriptor: it gets GRACE, also without a timer."""
+before_polls: list[Callable[[], None]] = []
+"""Functions that wait until what this process has sent to itself has arrived."""
 SECOND, MILLISECOND = 10**9, 10**6
 LOOKS, SPINS = 10_000, 100
 
@@ -90,6 +95,8 @@ class Clock:
 
     def _when_idle(self, loop: Loop) -> None:
         """Before each poll."""
+        for arrive in before_polls:
+            arrive()
         if loop.ready_count:
             self._spins += 1
             self._rounds = 0
@@ -130,12 +137,24 @@ class Clock:
     def _settle(self, has_ended: Callable[[], bool]) -> None:
         waited, pause = 0.0, PATIENCE / 1000
         while not has_ended():
-            if waited > PATIENCE:
+            if waited > PATIENCE and (waited > LONGEST or not directly(_has_running_threads)):
                 self.outside.add("calls in OS threads")
                 break
             _sleep(pause)
             waited += pause
-            pause *= 1.2
+            pause = min(pause * 1.2, PATIENCE)
+
+
+def _has_running_threads() -> bool:
+    """Return whether another OS thread of this process computes, waits for a processor or for a disk. On a
+    busy machine a call takes long that waits for nothing."""
+    own = str(_thread.get_native_id())
+    with suppress(OSError):
+        for number in os.listdir("/proc/self/task"):
+            with suppress(OSError), open(f"/proc/self/task/{number}/stat", "rb") as stat:
+                if stat.read().rpartition(b") ")[2][:1] in (b"R", b"D") and number != own:
+                    return True
+    return False
 
 
 def _stuck(loop: Loop) -> str:

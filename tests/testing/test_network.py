@@ -445,7 +445,6 @@ assert len(os.listdir("/proc/self/fd")) == before
     run(program, tmp_path)
 
 
-@pytest.mark.realtime("on a busy machine the kernel delivers late what is sent on the loopback")
 def test_a_seed_repeats_a_server_in_a_fresh_process_too(tmp_path):
     """Modules that it imports when it begins are no choices, nor are events that an earlier run has left."""
     program = (

@@ -1,5 +1,9 @@
 """Virtual time in one process: it stands still, and jumps where nothing can go on."""
 
+import os
+
+import pytest
+
 from tests.programs import check
 
 
@@ -70,6 +74,30 @@ def test_time_stands_still_during_a_call_in_another_thread():
         syncless.run_in_thread(really_sleep, 0.1)
         assert time.monotonic() == began and not late.done()
     late.kill()
+    """)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="Linux tells what threads do")
+def test_a_call_in_another_thread_that_computes_is_no_wait():
+    """On a busy machine it takes long, too. One that sleeps is one."""
+    check("""
+    import time
+    really_sleep, spent = time.sleep, time.thread_time
+    import syncless
+    from syncless.patches import patch_all
+    patch_all()
+    from syncless.testing import virtualtime
+    virtualtime.PATIENCE = 0.001
+    def compute():
+        while spent() < 0.05:
+            pass
+    for call, outside in (compute, set()), (lambda: really_sleep(0.05), {"calls in OS threads"}):
+        clock = virtualtime.Clock()
+        with virtualtime.clock_on(clock):
+            other = syncless.spawn(lambda: None)
+            syncless.run_in_thread(call)
+            assert other.done() is bool(outside) and clock.outside == outside, (call, clock.outside)
+            other.join()
     """)
 
 
