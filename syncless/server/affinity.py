@@ -206,10 +206,16 @@ class AffinityLane(Lane):
         self._affinity.receive_here(False)
 
     def accept_rest(self) -> None:
+        """From now on a successor has the inbox for itself: what would be taken at the very end would not be
+        served."""
         self._take_all()
+        self._receive_no_more()
 
     def close(self) -> None:
         self._affinity.receive_here(False)
+        self._receive_no_more()
+
+    def _receive_no_more(self) -> None:
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.kill()

@@ -1,6 +1,8 @@
 """Sessions find their worker, whichever worker accepts the connection of a request."""
 
+import errno
 import http.client
+import json
 import os
 import re
 import signal
@@ -13,7 +15,12 @@ import threading
 import pytest
 
 pytest.importorskip("syncless.shared.memory", reason="it is built where mutexes can be robust")
+import syncless
+from syncless.io import socket as cooperative
 from syncless.server.affinity import Affinity
+from syncless.shared import area
+from syncless.shared.embedded import Memory
+from syncless.wsgi import Server
 from tests import needs
 from tests.supervised import Program
 from tests.waiting import eventually
@@ -381,6 +388,51 @@ def test_request_for_which_there_is_no_room_stays(two):
     finally:
         os.close(fd)
         os.close(other)
+
+
+def test_worker_that_stops_leaves_requests_to_its_successor(monkeypatch):
+    """Both have one inbox. Whoever is about to end must take nothing from it."""
+    made = Memory(1000 * 128, 1 << 16)
+    for name in ("_memory", "_store"):
+        monkeypatch.setattr(area, name, made)
+    affinity = Affinity("cookie", 1)
+    begun, go_on = syncless.Event(), syncless.Event()
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/slow":
+            begun.set()
+            go_on.wait()
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+    server = Server(app, port=0)
+    affinity.join(server, 1)
+    address = server.start().address
+
+    def refused():
+        with socket.socket() as client:
+            return client.connect_ex(address) == errno.ECONNREFUSED
+
+    def pass_on():
+        ours, theirs = cooperative.socketpair()
+        head = json.dumps([0, "127.0.0.1", 1, False]).encode()
+        assert affinity.send(1, theirs.fileno(), head + b"\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        theirs.close()
+        return ours
+
+    with cooperative.create_connection(address) as slow, pass_on() as early:
+        slow.sendall(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+        begun.wait()
+        assert early.recv(12) == b"HTTP/1.1 200"
+        stopping = syncless.spawn(server.stop)
+        assert eventually(refused)
+        with pass_on():
+            for _ in range(10):
+                syncless.sleep(0)
+            go_on.set()
+            stopping.join()
+            assert affinity.inbox.recv(100).startswith(b"[0, ")
+    affinity.close()
 
 
 def test_affinity_needs_workers(tmp_path):
