@@ -7,7 +7,6 @@ import pty
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +17,7 @@ import pytest
 
 from tests import needs
 from tests.debugadapter import Debugger
-from tests.programs import run_python
+from tests.programs import free_port, run_python
 
 SECONDS = 120
 SYNCLESS = ["-m", "syncless", "run"]
@@ -306,9 +305,7 @@ with Server(APPLICATION, port=0) as server:
 @contextlib.contextmanager
 def debugged(folder, *words, log=None, environ=None):
     needs.module("debugpy", "the debugger of VS Code")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     listen = ["-m", "debugpy", "--listen", f"127.0.0.1:{port}", "--wait-for-client"]
     if log is not None:
         listen += ["--log-to", str(log)]
