@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, Protocol
 
-from syncless._core.current import wait_readable
+from syncless._core.current import sleep, wait_readable
 from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.moved import Movable, adopt
 from syncless.server.lanes.lane import Lane, LaneOwner, Served
@@ -35,6 +35,8 @@ LARGEST = 1 << 18
 NO_SIGNAL: int = getattr(_socket, "MSG_NOSIGNAL", 0)
 CLOSED_AT_EXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 """Flags that macOS lacks."""
+UNTIL_FREE = 0.05
+"""Seconds from one look for a free descriptor to the next."""
 CELL = 8
 OUTCOMES = {
     "moved": "to the worker of its session",
@@ -255,16 +257,27 @@ class AffinityLane(Lane):
         while True:
             wait_readable(self._affinity.inbox.fileno())
             self._take_all()
+            if not self._has_free_descriptor():
+                sleep(UNTIL_FREE)
+
+    def _has_free_descriptor(self) -> bool:
+        try:
+            os.close(os.dup(self._affinity.inbox.fileno()))
+        except OSError:
+            return False
+        return True
 
     def _take_all(self) -> None:
+        """Those for which there is no descriptor stay where they are: a message that is received without its
+        descriptor would be lost."""
         size = array.array("i").itemsize
         with contextlib.suppress(BlockingIOError):  # or its predecessor has taken it
-            while True:
+            while self._has_free_descriptor():
                 message, rights, _, _ = self._affinity.inbox.recvmsg(
                     LARGEST + 4096, _socket.CMSG_SPACE(size), CLOSED_AT_EXEC
                 )
                 head, _, data = message.partition(b"\n")
-                if not rights:  # no descriptor was free
+                if not rights:  # another thread has just taken the last one
                     continue
                 fds = array.array("i", rights[0][2][:size])
                 if not CLOSED_AT_EXEC:

@@ -1,10 +1,12 @@
 """Sessions find their worker, whichever worker accepts the connection of a request."""
 
+import contextlib
 import errno
 import http.client
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import ssl
@@ -390,12 +392,55 @@ def test_request_for_which_there_is_no_room_stays(two):
         os.close(other)
 
 
-def test_worker_that_stops_leaves_requests_to_its_successor(monkeypatch):
-    """Both have one inbox. Whoever is about to end must take nothing from it."""
+@pytest.fixture
+def alone(monkeypatch):
+    """That of one worker, which is this process."""
     made = Memory(1000 * 128, 1 << 16)
     for name in ("_memory", "_store"):
         monkeypatch.setattr(area, name, made)
     affinity = Affinity("cookie", 1)
+    yield affinity
+    affinity.close()
+
+
+def turns(count=200):
+    """The loop polls after 64 at the latest."""
+    for _ in range(count):
+        syncless.sleep(0)
+
+
+@contextlib.contextmanager
+def passed_on(affinity):
+    """The client's end of a connection whose request another worker has read."""
+    ours, theirs = cooperative.socketpair()
+    head = json.dumps([0, "127.0.0.1", 1, False]).encode()
+    with ours, theirs:
+        assert affinity.send(1, theirs.fileno(), head + b"\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        theirs.close()
+        yield ours
+
+
+def test_request_waits_until_there_is_a_descriptor_for_it(alone):
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+    server = Server(app, port=0)
+    alone.join(server, 1)
+    server.start()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with passed_on(alone) as client:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1, limits[1]))
+        try:
+            turns()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert client.recv(12) == b"HTTP/1.1 200"
+    server.stop()
+
+
+def test_worker_that_stops_leaves_requests_to_its_successor(alone):
+    """Both have one inbox. Whoever is about to end must take nothing from it."""
     begun, go_on = syncless.Event(), syncless.Event()
 
     def app(environ, start_response):
@@ -406,33 +451,24 @@ def test_worker_that_stops_leaves_requests_to_its_successor(monkeypatch):
         return [b"ok"]
 
     server = Server(app, port=0)
-    affinity.join(server, 1)
+    alone.join(server, 1)
     address = server.start().address
 
     def refused():
         with socket.socket() as client:
             return client.connect_ex(address) == errno.ECONNREFUSED
 
-    def pass_on():
-        ours, theirs = cooperative.socketpair()
-        head = json.dumps([0, "127.0.0.1", 1, False]).encode()
-        assert affinity.send(1, theirs.fileno(), head + b"\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        theirs.close()
-        return ours
-
-    with cooperative.create_connection(address) as slow, pass_on() as early:
+    with cooperative.create_connection(address) as slow, passed_on(alone) as early:
         slow.sendall(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
         begun.wait()
         assert early.recv(12) == b"HTTP/1.1 200"
         stopping = syncless.spawn(server.stop)
         assert eventually(refused)
-        with pass_on():
-            for _ in range(10):
-                syncless.sleep(0)
+        with passed_on(alone):
+            turns()
             go_on.set()
             stopping.join()
-            assert affinity.inbox.recv(100).startswith(b"[0, ")
-    affinity.close()
+            assert alone.inbox.recv(100).startswith(b"[0, ")
 
 
 def test_affinity_needs_workers(tmp_path):
