@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 
 class HeldResponse(Protocol):
-    """A WSGI application, and an iterable of bytes."""
+    """A WSGI application, an iterable of bytes, and an ASGI application."""
 
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]: ...
+    @overload
+    def __call__(self, environ: dict[str, Any], start_response: Any, /) -> Iterable[bytes]: ...
+    @overload
+    def __call__(self, scope: dict[str, Any], receive: Any, send: Any, /) -> Awaitable[None]: ...
     def __iter__(self) -> Iterator[bytes]: ...
 
 
@@ -23,7 +26,7 @@ class HeldClient(Protocol):
     """Whether nothing more can be sent."""
 
     def send(self, message: Any) -> None:
-        """Send a message, of the types that publish() takes. Raise WebSocketClosed, TooLarge or UnfitValue."""
+        """Send a message, of the types that publish() takes. Raise WebSocketClosed or SharedError."""
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Send a close frame. Do nothing if the WebSocket is closed."""
@@ -40,7 +43,7 @@ def hold(
     connection without a tasklet, and writes to it what any worker publishes.
 
     The result is a WSGI application, which a Flask view can return, and an iterable of bytes, the body of
-    Django's StreamingHttpResponse(..., content_type="text/event-stream"). ``after``: the Last-Event-ID of
+    Django's StreamingHttpResponse(..., content_type="text/event-stream"); and an ASGI application. ``after``: the Last-Event-ID of
     the client, if it is not that of the request. ``retry``: seconds after which the client comes again, of
     which each is told half as much to half as much again, at random. Raises InvalidName or Unavailable.
 

@@ -1,5 +1,6 @@
 """hold() for WebSockets: the server goes on with them when their requests have ended."""
 
+import gc
 import socket as blocking
 import tracemalloc
 
@@ -144,7 +145,7 @@ def test_messages_of_a_client_are_called_in_their_order_one_at_a_time(held):
     assert clients[1].read() == (TEXT, b"early")
     clients[0].sock.sendall(b"".join(frame(TEXT, b"%d" % number) for number in range(20)))
     for number in range(20):
-        assert eventually(lambda: running == [str(number)])
+        assert eventually(lambda: running == [str(number)])  # noqa: B023
         gate.put(None)
         assert clients[0].read() == (TEXT, b"%d" % number)
     for client in clients:
@@ -185,7 +186,7 @@ def test_as_many_calls_run_at_a_time_as_requests_may(held):
     clients = [Client(server) for _ in range(5)]
     for number, client in enumerate(clients):
         client.send(TEXT, b"%d" % number)
-        assert eventually(lambda: len(running) == min(number + 1, 2))
+        assert eventually(lambda: len(running) == min(number + 1, 2))  # noqa: B023
     clients[3].close()
     assert running == ["0", "1"]
     for _ in clients:
@@ -472,7 +473,10 @@ def test_websocket_costs_little_while_its_client_is_silent(held):
         client.send(message)
 
     server = held(on_message, defer_accept=False)
-    Client(server).close()  # what the first one imports
+    first = Client(server)  # what the first one imports and fills
+    first.send(TEXT, b"x")
+    assert first.read() == (TEXT, b"x")
+    first.close()
     assert eventually(lambda: all_closed(server))
     clients = [socket.create_connection(server.address) for _ in range(number)]
     assert eventually(lambda: server.census()["connections"] == number)
@@ -483,6 +487,7 @@ def test_websocket_costs_little_while_its_client_is_silent(held):
         got = b""
         while b"x" * 1000 not in got:
             got += client.recv(10_000)
+    gc.collect()  # handshakes leave cycles of the library's
     each = (tracemalloc.get_traced_memory()[0] - before) / number
     tracemalloc.stop()
     assert 100 < each < 350, each  # 250 more are the connection's
