@@ -1,7 +1,7 @@
 """What workers share, beside a Redis server on loopback through redis-py: ``python -m benchmark.shared``.
 
 Increments, values, and messages to a subscriber in another process, each with the CPU time of all that is
-involved. A message carries the time at which it was sent. ``--quick`` shows that it works, and measures
+involved; and what two workers need for each of 10,000 streams that they hold, for a message to all. A message carries the time at which it was sent. ``--quick`` shows that it works, and measures
 little. Needs redis-server, and redis-py; without them only syncless is measured.
 """
 
@@ -10,16 +10,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import resource
+import select
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from syncless.shared import Counter, Mapping, publish, subscribe
+from syncless.wsgi import Server, hold
 
 PAUSE = 0.001
 """Seconds between two messages of which the delay is measured."""
@@ -129,6 +134,70 @@ def of_redis(number: int) -> dict[str, tuple[float, ...]]:
         }
 
 
+def in_child(run: Callable[[int], object]) -> tuple[int, int]:
+    """Return the process that calls the function, and the pipe on which it reports."""
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            run(theirs)
+        finally:
+            os._exit(1)
+    os.close(theirs)
+    return pid, ours
+
+
+def hold_streams(report: int) -> None:
+    """A worker."""
+    server = Server(lambda *args: hold("news")(*args), port=0).start()
+    os.write(report, b"%d\n" % server.port)
+    server.wait()
+
+
+def listen_to_streams(port: int, number: int, report: int) -> None:
+    """Report when all streams have begun, and then each message that all of them have."""
+    clients = {}
+    poll = select.epoll()
+    for each in range(number):
+        sock = socket.socket()
+        sock.bind((f"127.0.1.{each // 200 + 1}", 0))
+        sock.connect(("127.0.0.1", port))
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        while b"retry" not in sock.recv(4096):
+            pass
+        clients[sock.fileno()] = sock
+        poll.register(sock, select.EPOLLIN)
+    while True:
+        os.write(report, b".")
+        left = number
+        while left:
+            for fd, _ in poll.poll():
+                left -= clients[fd].recv(65536).count(b"\ndata: ")
+
+
+def streams(number: int, messages: int) -> tuple[float, float]:
+    """µs of time, and µs of CPU of two workers, for each stream and message. Each message is alone."""
+    workers = [in_child(hold_streams) for _ in range(2)]
+    ports = [int(os.read(pipe, 100)) for _, pipe in workers]
+    clients = [in_child(partial(listen_to_streams, port, number // 2)) for port in ports]
+    try:
+        for _, pipe in clients:
+            os.read(pipe, 1)
+        began, used = time.perf_counter(), sum(cpu_of(pid) for pid, _ in workers)
+        for _ in range(messages):
+            publish("news", b"x" * 100)
+            for _, pipe in clients:
+                os.read(pipe, 1)
+        seconds = time.perf_counter() - began
+        cpu = sum(cpu_of(pid) for pid, _ in workers) - used
+    finally:
+        for pid, pipe in workers + clients:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(pipe)
+    return seconds / number / messages * 1e6, cpu / number / messages * 1e6
+
+
 def shown(figures: tuple[float, ...] | None) -> str:
     if figures is None:
         return "| | "
@@ -140,7 +209,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmark.shared", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="shows that it works")
     number = 2000 if parser.parse_args().quick else 20_000
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     found = ours(number)
+    found[f"message to each of {number // 2:,} held streams"] = streams(number // 2, number // 100)
     peer: dict[str, tuple[float, ...]] = {}
     if shutil.which("redis-server"):
         with contextlib.suppress(ModuleNotFoundError):

@@ -493,12 +493,15 @@ cdef class Connection(Watcher):
         cdef Session session = exchange.held
         cdef bint goes_on = exchange.response.complete
         cdef bint chunked = exchange.response.framing == CHUNKED
+        cdef bint upgraded = exchange.upgraded
         exchange.held = None
         self.drop_exchange(exchange)            # which may run finalisers
         if self.phase == CLOSED or self.stream.torn or not goes_on:
             drop_unsent(&self.stream, self.listener.buffers)
             return self.close(loop, True)
-        consume_inbox(&self.stream, self.listener.buffers, self.stream.inbox.size - self.stream.inbox_start)
+        if not upgraded:                        # else they are of the other protocol
+            consume_inbox(
+                &self.stream, self.listener.buffers, self.stream.inbox.size - self.stream.inbox_start)
         self.session = session
         self.move_to(CARRYING)
         try:

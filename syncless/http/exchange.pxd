@@ -47,7 +47,7 @@ cdef class Exchange(Tasklet):
     cdef int64_t head_serial        # of which remembered head it came, or 0
     cdef bint too_large             # the request says that its body is larger than allowed
     cdef int mount                  # of which of several applications
-    cdef bint upgraded              # the connection speaks another protocol now: nothing is HTTP any more
+    cdef readonly bint upgraded     # the connection speaks another protocol now: nothing is HTTP any more
     cdef object handler             # of that protocol, if the client asks for one
     cdef Session held               # by which its response goes on when the request has ended, or None
     cdef readonly bint interruptible    # ClientGone is raised in it when the client leaves

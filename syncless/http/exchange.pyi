@@ -29,6 +29,7 @@ class Upgrade:
 
 class Exchange(Tasklet[Any]):
     interruptible: bool
+    upgraded: bool
     ids: RequestIds | None
     def __init__(self, listener: Listener, request: Request) -> None: ...
     @property

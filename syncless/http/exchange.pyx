@@ -337,6 +337,11 @@ cdef class Exchange(Tasklet):
     cdef BaseException end_upgrade(self, BaseException failure):
         """The other protocol's handler says goodbye; an error is logged here, because no HTTP response can
         tell of it."""
+        if self.held is not None and failure is None:
+            (<Upgrade> self.handler).handler = None     # which refers to it
+            self.response.complete = True
+            return None
+        self.held = None
         if not self.handler.expects(failure):
             self.log_failure(failure)
         try:
@@ -422,15 +427,18 @@ cdef class Exchange(Tasklet):
     def hold(self, Session session not None, int64_t sent) -> bool:
         """The session goes on with the response when the request has ended. `sent`: bytes of the body that
         the application has given. Return False if the response cannot go on so: its length is known, or the
-        client gets other bytes (compressed, perhaps), or by the frames of HTTP/2."""
+        client gets other bytes (compressed, perhaps), or by the frames of HTTP/2. After Upgrade.begin() the
+        other protocol goes on so, and its handler is not called."""
         cdef Response response = self.response
-        if self.peer.is_gone() or response.committed and response.framing == NO_BODY:
+        if self.peer.is_gone():
             return True                             # nothing is to go on
-        if (
-            self.upgraded or self.peer.stream.carried or get_loop() is not self.listener.loop
-            or not response.committed or response.framing == BY_LENGTH or response.body_sent != sent
-        ):
+        if self.peer.stream.carried or get_loop() is not self.listener.loop:
             return False
+        if not self.upgraded:
+            if response.committed and response.framing == NO_BODY:
+                return True
+            if not response.committed or response.framing == BY_LENGTH or response.body_sent != sent:
+                return False
         self.held = session
         return True
 

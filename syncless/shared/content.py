@@ -9,6 +9,8 @@ from syncless.shared.errors import InvalidName, TooLarge, UnfitValue
 
 BYTES, TEXT, JSON = range(3)
 """The format of a value."""
+LAGGED = 1013, "messages are missing"
+"""Code and reason of a close frame (RFC 6455, 7.4.1): the client may come again, and reads the state anew."""
 LONGEST_NAME = 250
 """Bytes of UTF-8 of a topic, a name or a key."""
 

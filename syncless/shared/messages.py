@@ -180,10 +180,10 @@ class Hub:
                     if place >= inbox.begins_at and topic not in inbox.topics and inbox.matches(topic):
                         inbox.note(place, tail)
 
-    def hold(self, event_of: Callable[[Record], bytes], gap_of: Callable[[int], bytes]) -> Streams:
+    def hold(self, event_of: Callable[[Record | int], bytes]) -> Streams:
         if self.streams is None:
             streams = import_module("syncless.shared.streams")
-            self.streams = streams.Streams(self.feed.read, event_of, gap_of, self.drop_unused)
+            self.streams = streams.Streams(self.feed.read, event_of, self.drop_unused)
         return self.streams
 
     def interrupt(self, lost: int) -> None:

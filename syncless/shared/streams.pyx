@@ -1,7 +1,8 @@
-"""HeldStream: a response that goes on after its request. Streams: those of one loop, by topic.
+"""HeldStream: a response that goes on after its request. Streams: those of one loop, by topic. A WebSocket is one,
+too: see streams/socket.pxi.
 
 A held stream is the Session of its connection, and has no tasklet. The hub of its loop tells Streams of new
-messages; the event of a message is made once, and put into the connections of all streams that hold its
+messages; the event or frame of a message is made once, and put into the connections of all streams that hold its
 topic. It is sent as all responses are, at the end of the turn. Events that a client does not take wait with
 its connection, up to Limits.event_bytes. hold.py has the API.
 
@@ -20,14 +21,24 @@ from libc.stdint cimport uint64_t
 from syncless._core.linked cimport LinkedList, Node, append, insert_behind, remove
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.poller cimport READ
+from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport get_loop
 from syncless.http.connection cimport ALL_FOR_NOW, CARRYING, THE_LAST, Connection, Discarded, discard
-from syncless.http.exchange cimport Session
+from syncless.http.exchange cimport Exchange, Session, Upgrade
 from syncless.http.listener cimport BEAT_DEADLINE, Listener
-from syncless.http.stream cimport Stream, has_unsent, unsent
+from syncless.http.stream cimport Stream, consume_inbox, has_unsent, is_receivable, receive, unsent
+from syncless.http.websocket.frames cimport BINARY, CLOSE, PING, PONG, TEXT, Frames, head_of
 from syncless.http.wire.wire cimport REPLY_CHUNK, REPLY_LAST_CHUNK, put_chunk_line
 
+from bisect import bisect_left
 from collections import deque
+
+from syncless._core.exits import TaskletExit
+from syncless._core.tasklet import spawn
+from syncless.http.running import limits
+from syncless.http.websocket.frames import Broken
+from syncless.http.websocket.websocket import STOPS, WebSocket, WebSocketClosed
+from syncless.shared.content import BYTES, LAGGED, encode
 
 cdef enum:
     RUN = 32768             # bytes of messages of one topic, from which on others get a chunk of their own
@@ -45,6 +56,18 @@ cdef bytes chunk_of(bytes data):
     return line[:size] + data + b"\r\n"
 
 
+cdef bytes frame_of(library, form, bytes data):
+    return head_of(library, BINARY if form == BYTES else TEXT, False, PyBytes_GET_SIZE(data)) + data
+
+
+def websocket_of(Exchange request not None):
+    """Return the WebSocket for which the client of a request asks, or None."""
+    cdef Upgrade upgrade = request.handler
+    if upgrade is None or request.upgraded or upgrade.untaken is not None:      # no library
+        return None
+    return WebSocket(upgrade, request.request, limits())
+
+
 @cython.final
 @cython.no_gc
 cdef class Topic:
@@ -59,21 +82,48 @@ cdef class Run:
     cdef bytes topic
     cdef list topics            # Topics that match it
     cdef list places            # of the messages in the ring
-    cdef list events
-    cdef Py_ssize_t size
-    cdef bytes whole, chunk     # all events; the same as a chunk (RFC 9112, 7.1)
+    cdef list messages          # (number, topic, form, data); how many, if they are lost
+    cdef Py_ssize_t size        # bytes
+    cdef bint has_gap
+    cdef object event_of
+    cdef bytes events, chunk, framed    # all of them, once a stream needs them so
 
-    cdef int end(self) except -1:
-        self.whole = b"".join(self.events)
-        self.chunk = chunk_of(self.whole)
+    cdef int add(self, place, message) except -1:
+        self.places.append(place)
+        self.messages.append(message)
+        if isinstance(message, int):
+            self.has_gap = True
+        else:
+            self.size += PyBytes_GET_SIZE(message[3])
         return 0
 
-    cdef bytes behind(self, uint64_t at):
-        """Return the events from that place on."""
-        return b"".join([event for place, event in zip(self.places, self.events) if place >= at])
+    cdef Py_ssize_t had_by(self, HeldStream stream) except -1:
+        """Return how many of them the stream has had. Now it gets the others."""
+        cdef uint64_t at = stream.at, last = self.places[PyList_GET_SIZE(self.places) - 1]
+        if at > last:
+            return PyList_GET_SIZE(self.places)
+        stream.at = last + 1
+        return bisect_left(self.places, at)
+
+    cdef bytes as_events(self, Py_ssize_t had, bint chunked):
+        """Return those after the first `had` ones, as a chunk (RFC 9112, 7.1) or without."""
+        if had:
+            rest = b"".join([self.event_of(message) for message in self.messages[had:]])
+            return chunk_of(rest) if chunked else rest
+        if self.events is None:
+            self.events = b"".join([self.event_of(message) for message in self.messages])
+            self.chunk = chunk_of(self.events)
+        return self.chunk if chunked else self.events
+
+    cdef bytes frames(self, library, Py_ssize_t had):
+        """Return them as frames of a WebSocket."""
+        if had:
+            return b"".join([frame_of(library, form, data) for _, _, form, data in self.messages[had:]])
+        if self.framed is None:
+            self.framed = b"".join([frame_of(library, form, data) for _, _, form, data in self.messages])
+        return self.framed
 
 
-@cython.final
 @cython.no_gc
 cdef class HeldStream(Session):
     """HeldStream(begin): `begin(self)` is called when the request has ended, and makes it join Streams."""
@@ -157,16 +207,9 @@ cdef class HeldStream(Session):
         """End the response in order."""
         self.finish()
 
-    cdef int take(self, Run run) except -1:
-        """Send the messages that it has not had."""
-        cdef uint64_t at = self.at, last = run.places[PyList_GET_SIZE(run.places) - 1]
-        if at > last:
-            return 0
-        self.at = last + 1
-        if at <= <uint64_t> run.places[0]:
-            return self.put(run.chunk if self.chunked else run.whole)
-        rest = run.behind(at)
-        return self.put(chunk_of(rest) if self.chunked else rest)
+    cdef int give(self, Run run, Py_ssize_t had) except -1:
+        """Send the messages after the first `had` ones."""
+        return self.put(run.as_events(had, self.chunked))
 
     cdef int put(self, bytes data) except -1:
         """Send bytes, framed already. A client that has not taken too many of them loses its connection."""
@@ -190,12 +233,16 @@ cdef class HeldStream(Session):
         return 0 if stream.stalled else listener.flusher.add(connection)
 
 
+include "streams/socket.pxi"
+
+
 cdef class Streams:
-    """Streams(read, event_of, gap_of, emptied): `read(place)` gives a message of the ring or None, `event_of`
-    and `gap_of` the bytes for a message, and for a number of messages that are lost. `emptied()` is called
-    when the last stream has left."""
+    """Streams(read, event_of, emptied): `read(place)` gives a message of the ring or None, `event_of` the
+    event of a message, or of a number of messages that are lost. `emptied()` is called when the last stream
+    has left."""
     cdef Loop loop
-    cdef object read, event_of, gap_of, emptied
+    cdef Calls calls            # of the functions of WebSockets
+    cdef object read, event_of, emptied
     cdef dict topics            # name -> Topic
     cdef dict patterns
     cdef Py_ssize_t count       # of streams
@@ -204,21 +251,23 @@ cdef class Streams:
     cdef uint64_t delivered     # the place behind the last message
     cdef Node cursor            # stands in a list while that is gone through
 
-    def __init__(self, read, event_of, gap_of, emptied):
+    def __init__(self, read, event_of, emptied):
         self.loop = get_loop()
-        self.read, self.event_of, self.gap_of, self.emptied = read, event_of, gap_of, emptied
+        self.calls = Calls()
+        self.read, self.event_of, self.emptied = read, event_of, emptied
         self.topics, self.patterns = {}, {}
         self.waiting = deque()
 
     def __len__(self) -> int:
         return self.count
 
-    def join(self, HeldStream stream not None, names, uint64_t head, bytes opening) -> bool:
-        """The stream sends the opening and then messages from the place `head` on. `names`: (topic, None or
-        its pattern). Return False if a message behind `head` has been passed on already."""
+    def join(self, HeldStream stream not None, names, uint64_t head, list opening) -> bool:
+        """The stream sends the messages `opening` and then those from the place `head` on. `names`: (topic,
+        None or its pattern). Return False if a message behind `head` has been passed on already."""
         cdef int i = 0
         cdef Link* links
         cdef Topic topic
+        cdef Run run
         cdef list topics = [self.topic_of(name, pattern) for name, pattern in names]
         if stream.over or stream.connection is None:
             return True
@@ -237,7 +286,10 @@ cdef class Streams:
         stream.streams, stream.at = self, head
         self.count += 1
         if opening:
-            stream.put(chunk_of(opening) if stream.chunked else opening)
+            run = self.begin_run(None, topics)
+            for message in opening:
+                run.add(0, message)
+            stream.give(run, 0)
         return True
 
     cdef Topic topic_of(self, bytes name, pattern):
@@ -289,7 +341,7 @@ cdef class Streams:
         cdef Run run = None
         if lost:
             run = self.begin_run(None, list(self.topics.values()) + list(self.patterns.values()))
-            self.add(run, found[0][1] - 1, self.gap_of(lost))
+            run.add(found[0][1] - 1, lost)
             self.tell(run)
             run = None
         for topic, place in found:
@@ -298,7 +350,7 @@ cdef class Streams:
                 run = self.begin_run(topic, self.topics_of(topic))
             if run.topics:
                 message = self.read(place)
-                self.add(run, place, self.gap_of(1) if message is None else self.event_of(message))
+                run.add(place, 1 if message is None else message)
         return self.tell(run)
 
     cdef list topics_of(self, bytes name):
@@ -311,21 +363,15 @@ cdef class Streams:
 
     cdef Run begin_run(self, bytes topic, list topics):
         cdef Run run = Run()
-        run.topic, run.topics, run.places, run.events = topic, topics, [], []
+        run.topic, run.topics, run.places, run.messages = topic, topics, [], []
+        run.event_of = self.event_of
         return run
-
-    cdef int add(self, Run run, place, bytes event) except -1:
-        run.places.append(place)
-        run.events.append(event)
-        run.size += PyBytes_GET_SIZE(event)
-        return 0
 
     cdef int tell(self, Run run) except -1:
         """Give the run to all streams of its topics."""
         cdef Topic topic
         if run is None or PyList_GET_SIZE(run.places) == 0:
             return 0
-        run.end()
         for topic in run.topics:
             self.tell_topic(topic, run)
         return 0
@@ -337,7 +383,9 @@ cdef class Streams:
             insert_behind(&topic.streams, node, &self.cursor, <PyObject*> None)
             stream = <HeldStream> node.owner
             try:
-                stream.take(run)
+                had = run.had_by(stream)
+                if had < PyList_GET_SIZE(run.places):
+                    stream.give(run, had)
             except BaseException as error:
                 self.loop.report("a held stream", error)
             node = self.cursor.after

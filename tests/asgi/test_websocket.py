@@ -71,7 +71,7 @@ def test_scope(start):
     scope = seen[0]
     assert scope["type"] == "websocket" and scope["scheme"] == "ws" and "method" not in scope
     assert scope["path"] == "/ws" and scope["subprotocols"] == ["a", "b"]
-    assert sorted(scope["extensions"]) == ["syncless.stopping", "websocket.http.response"]
+    assert sorted(scope["extensions"]) == ["syncless.hold", "syncless.stopping", "websocket.http.response"]
 
 
 def test_client_that_closes_is_told(start):

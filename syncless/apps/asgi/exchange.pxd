@@ -41,6 +41,7 @@ cdef class ASGIExchange(Conversation):
     cdef bint waits                 # for its response, which is given from elsewhere
     cdef list receivers             # futures of receive() that wait for the client to leave
     cdef object turns               # Lock of those that send and wait, or None
+    cdef object held_here           # what the application holds and this request must go on with, or None
 
     cdef int fill(self, dict scope) except -1
     cdef int renew(self) except -1

@@ -43,7 +43,7 @@ from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
 from syncless._core.wait.sync import Lock
 from syncless.apps.asgi.extensions import (
-    STOPPING, file_region, is_event_stream, takes_trailers, trailer_lines,
+    HOLD, STOPPING, file_region, is_event_stream, takes_trailers, trailer_lines,
 )
 from syncless.apps.asgi.operations import given
 from syncless.asyncio.tasklets import call_in_tasklet
@@ -179,6 +179,7 @@ cdef class ASGIExchange(Conversation):
         self.scope = (<ScopeRequest> self.request).scope = scope
         self.stage = NOT_STARTED
         self.trailers = self.messages.complete = self.disconnected = self.stops = self.waits = False
+        self.held_here = None
         return 0
 
     cdef int forget(self) except -1:
@@ -398,6 +399,8 @@ cdef class ASGIExchange(Conversation):
     cdef int client_left(self) except -1:
         """The client has left, or its request has ended: all who listen hear of it."""
         self.disconnected = True
+        if self.held_here is not None:
+            self.held_here.leave()
         receivers, self.receivers = self.receivers, None
         for future in receivers or ():
             if not future.done():
@@ -491,6 +494,31 @@ cdef class ASGIExchange(Conversation):
             self.response.end()
         self.go_on()
 
+    def _hold(self, dict message):
+        """The response goes on as the object of syncless.wsgi.hold() says: if possible after the request."""
+        held = message["response"]
+        self.response.set_fields(200, held.fields())
+        self.response.commit(-1)
+        self.stage = STARTED
+        first = held.opening(self)
+        self.response.put(first, True)
+        session = held.session(self)
+        if session is None or not Exchange.hold(self, session, len(first)):
+            self.held_here = held
+            return self.later(self._stream, (held,))
+        self.stage = ENDED
+        self.end_response()
+        self.go_on()
+
+    def _stream(self, held):
+        """In a tasklet of its own."""
+        with self.turns:
+            for part in held.parts():
+                self.check_client()
+                self.response.put(part, False)
+                self.end_body(True)
+            self.end_body(False)
+
     def _send_path(self, dict message):
         return self.later(self._put_path, (message["path"],))
 
@@ -540,6 +568,7 @@ cdef dict EXTENSIONS = {
     "http.response.zerocopysend": (STARTED, ASGIExchange._send_part),
     "http.response.trailers": (TRAILING, ASGIExchange._send_trailers),
     "http.response.early_hint": (ANY, ASGIExchange._hint),
+    HOLD: (NOT_STARTED, ASGIExchange._hold),
 }
 cdef tuple NO_EXTENSION = (ANY, None)
 
@@ -587,7 +616,7 @@ cdef class WebSocketExchange(ASGIExchange):
         scope["scheme"] = "wss" if scope["scheme"] == "https" else "ws"
         scope["subprotocols"] = self.websocket.subprotocols
         tls = scope["extensions"].get("tls")
-        extensions = {"websocket.http.response": {}, STOPPING: scope["extensions"][STOPPING]}
+        extensions = {"websocket.http.response": {}, HOLD: {}, STOPPING: scope["extensions"][STOPPING]}
         if tls is not None:
             extensions["tls"] = tls
         scope["extensions"] = extensions
@@ -709,6 +738,8 @@ cdef class WebSocketExchange(ASGIExchange):
         if self.progress <= OFFERED and kind == "websocket.accept":
             self.accept(<dict> message)
             return None
+        if self.progress <= OFFERED and kind == HOLD:
+            return self._hold(<dict> message)
         if (self.progress <= OFFERED and kind == "websocket.http.response.start"
                 or self.progress == DENIED and kind == "websocket.http.response.body"):
             return self.deny(kind, <dict> message)
@@ -728,6 +759,18 @@ cdef class WebSocketExchange(ASGIExchange):
         self.interruptible = False
         self.progress = OPEN
         return self.go_on()
+
+    def _hold(self, dict message):
+        held = message["response"]
+        self.websocket.accept(message.get("subprotocol"), compression=False)
+        self.interruptible = False
+        self.progress = OVER                        # as the application sees it
+        session = held.session(self)
+        if session is None or not Exchange.hold(self, session, 0):
+            self.held_here = held
+            return self.later(held.converse, (self.websocket, self.request.client))
+        self.response.complete = True
+        self.go_on()
 
     cdef object send_data(self, dict message):
         cdef Py_ssize_t pending

@@ -13,6 +13,9 @@ from syncless.http.wire.wire import is_field
 STOPPING = "syncless.stopping"
 """The name of our own, which has an `event`."""
 
+HOLD = "syncless.hold"
+"""Another: its message has a `response`, the result of syncless.wsgi.hold()."""
+
 FORBIDDEN = {
     b"content-length",
     b"transfer-encoding",

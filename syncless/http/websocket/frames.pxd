@@ -9,6 +9,9 @@ cdef enum Opcode:           # RFC 6455, 11.8
     PONG = 10
 
 
+cdef bytes head_of(object library, int opcode, bint packed, Py_ssize_t size)
+
+
 cdef class Packing:
     cdef object agreed              # the library's object with what was agreed upon
     cdef object packer, unpacker    # of zlib, once there is something for them
@@ -33,6 +36,11 @@ cdef class Frames:
     cdef double credited            # when that was
     cdef object clock
     cdef bint packed                # whether the message at hand is compressed: its first frame alone says so
+    # the message that is arriving
+    cdef object parts               # StringIO or BytesIO; None: none has begun
+    cdef object decoder             # of its text
+    cdef object ahead               # of the text of a frame that is not whole yet
+    cdef Py_ssize_t size            # bytes
 
     cpdef int feed(self, bytes data) except -1
     cpdef bint next(self, Py_ssize_t most) except -1
@@ -41,7 +49,12 @@ cdef class Frames:
     cdef int unpack(self, int first, Py_ssize_t most) except -1
     cdef int pay(self, double size, double received) except -1
     cpdef bytes coming(self, int opcode)
+    cdef object part(self, int opcode, bytes data, bint fin)
+    cdef object text(self, object decode, tuple args)
+    cdef int look_ahead(self) except -1
+    cdef bint is_empty(self) noexcept
     cpdef bytes message(self, object data)
     cdef bint is_quick(self, object data) noexcept
     cdef bytes control(self, int opcode, bytes data)
     cdef tuple read_close(self)
+    cdef bytes close_data(self, code, str reason)

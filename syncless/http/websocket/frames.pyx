@@ -5,6 +5,8 @@ frame is kept: nothing else decides, and the next such frame is read here. Messa
 (RFC 7692).
 """
 
+import codecs
+import io
 import zlib
 from time import monotonic
 
@@ -291,6 +293,53 @@ cdef class Frames:
         mask = self.pieces[len(self.pieces) - 1]
         return unmasked(data, <bytes> (mask[turn:] + mask[:turn]), len(data))
 
+    # -- messages that come ----------------------------------------------------------------------------------
+
+    cdef object part(self, int opcode, bytes data, bint fin):
+        """Return the message that is whole with this frame, or None. Broken."""
+        cdef bint begins = self.parts is None
+        self.ahead = None
+        if (opcode == CONTINUATION) == begins:
+            raise Broken(1002, "a continuation frame is out of place, or missing")
+        if fin and begins:
+            return self.text(str, (data, "utf-8")) if opcode == TEXT else data
+        if begins:
+            self.decoder = _decoder() if opcode == TEXT else None
+            self.parts = io.BytesIO() if self.decoder is None else io.StringIO(newline="")
+        self.size += len(data)
+        self.parts.write(data if self.decoder is None else self.text(self.decoder.decode, (data, fin)))
+        if not fin:
+            return None
+        message = self.parts.getvalue()
+        self.parts = None
+        self.size = 0
+        return message
+
+    cdef object text(self, object decode, tuple args):
+        try:
+            return decode(*args)
+        except UnicodeDecodeError:
+            raise Broken(1007, "a text message is not UTF-8") from None
+
+    cdef int look_ahead(self) except -1:
+        """Text that is no UTF-8 is refused amid its frame (RFC 6455, 8.1). The client may never send the
+        rest."""
+        cdef bint goes_on = self.parts is not None
+        if self.parser is None or goes_on and self.decoder is None:
+            return 0  # a binary message
+        data = self.coming(CONTINUATION if goes_on else TEXT)
+        if self.ahead is None:
+            self.ahead = _decoder()
+            if goes_on:
+                self.ahead.setstate(self.decoder.getstate())
+        self.text(self.ahead.decode, (data,))
+
+    cdef bint is_empty(self) noexcept:
+        """Return whether all that has come is used up."""
+        return self.parser is None and self.parts is None and self.start == len(self.buffer)
+
+    # -- what is sent ----------------------------------------------------------------------------------------
+
     cdef bint is_quick(self, object data) noexcept:
         """Return whether message() lets no other tasklet run."""
         return self.packing is None or len(data) <= PIECE // 4  # a character has up to four bytes
@@ -326,3 +375,11 @@ cdef class Frames:
             raise Broken(1002, str(error)) from None
         except UnicodeDecodeError:
             raise Broken(1007, "the reason of the close frame is not UTF-8") from None
+
+    cdef bytes close_data(self, code, str reason):
+        """Return the payload of a close frame, with a reason of at most 123 bytes (RFC 6455, 5.5). Raise
+        ValueError if none may have this code."""
+        return self.library.close_data(code, reason.encode()[:123].decode(errors="ignore"))
+
+
+_decoder = codecs.getincrementaldecoder("utf-8")

@@ -16,10 +16,6 @@ cdef class WebSocket:
     cdef Frames frames              # None: it is not accepted
     cdef Lock receiving, sending
     cdef object message             # that has come and is not given out, or None
-    cdef object parts               # StringIO or BytesIO of the message that is arriving
-    cdef object decoder             # of its text
-    cdef object ahead               # of the text of a frame that is not whole yet
-    cdef Py_ssize_t size            # bytes of that message
     cdef bint pinged
     cdef bint gone
     cdef bint leaving               # tell_stop() has been called
@@ -40,13 +36,10 @@ cdef class WebSocket:
     cdef int leave(self) except -1
     cdef int read(self) except -1
     cdef bint take_rest(self) except -1
-    cdef int look_ahead(self) except -1
-    cdef object text(self, object decode, tuple args)
     cdef int take(self, int opcode, bytes data, bint fin) except -1
     cdef int closes(self, bytes data) except -1
     cdef int wait(self) except -1
     cdef int meet_answer(self) except -1
-    cdef int part(self, int opcode, bytes data, bint fin) except -1
     cdef int whole(self, object message) except -1
     cdef int answer(self, int opcode, bytes data) except -1
     cdef int fail(self, object code, str reason) except -1

@@ -4,16 +4,14 @@ Takes an Upgrade and the Request. Calls wait as those of tasklets do. Knows no k
 application. Next to read: frames.pyx, which reads and writes frames.
 """
 
-import codecs
 import importlib
-import io
 import sys
 from importlib.util import find_spec
 
 from syncless._core.wait.sync cimport Lock
 from syncless.http.exchange cimport Upgrade
 from syncless.http.request cimport Request
-from syncless.http.websocket.frames cimport CLOSE, CONTINUATION, PING, PONG, TEXT, Frames
+from syncless.http.websocket.frames cimport CLOSE, PING, PONG, Frames
 
 from syncless._core.exits import TaskletExit
 from syncless._core.timeout import Timeout
@@ -229,7 +227,7 @@ cdef class WebSocket:
 
     def send_close(self, code, reason) -> None:
         """Send a close frame. Raise WebSocketClosed if the WebSocket is closed."""
-        frame = self.frames.control(CLOSE, self.library.close_data(code, _shortened(reason)))
+        frame = self.frames.control(CLOSE, self.frames.close_data(code, reason))
         with self.sending:
             self.check_open()
             self.write(frame)
@@ -263,13 +261,12 @@ cdef class WebSocket:
         close frame can be answered; waits for bytes if there are none."""
         try:
             while self.message is None and not self.gone and not self.answered:
-                if not self.frames.next(self.most - self.size):
+                if not self.frames.next(self.most - self.frames.size):
                     if self.frames.parser is not None:
                         if self.take_rest():
                             continue
-                        self.look_ahead()
+                        self.frames.look_ahead()
                     return self.wait()
-                self.ahead = None
                 self.take(self.frames.opcode, self.frames.payload, self.frames.last)
         except Broken as error:
             self.fail(error.code, str(error))
@@ -283,32 +280,13 @@ cdef class WebSocket:
         self.frames.feed(data)
         return True
 
-    cdef int look_ahead(self) except -1:
-        """Text that is no UTF-8 is refused amid its frame (RFC 6455, 8.1). The client may never send the
-        rest."""
-        cdef bint goes_on = self.parts is not None
-        if goes_on and self.decoder is None:
-            return 0  # a binary message
-        data = self.frames.coming(CONTINUATION if goes_on else TEXT)
-        if self.ahead is None:
-            self.ahead = _decoder()
-            if goes_on:
-                self.ahead.setstate(self.decoder.getstate())
-        self.text(self.ahead.decode, (data,))
-
-    cdef object text(self, object decode, tuple args):
-        try:
-            return decode(*args)
-        except UnicodeDecodeError:
-            raise Broken(1007, "a text message is not UTF-8") from None
-
     cdef int take(self, int opcode, bytes data, bint fin) except -1:
         if opcode == PING:
             return self.answer(PONG, data)
         if opcode == CLOSE:
             return self.closes(data)
         if opcode != PONG:
-            return self.part(opcode, data, fin)
+            return self.whole(self.frames.part(opcode, data, fin))
 
     cdef int closes(self, bytes data) except -1:
         code, reason = self.frames.read_close()
@@ -343,27 +321,9 @@ cdef class WebSocket:
         self.pinged = False
         self.frames.feed(data)
 
-    cdef int part(self, int opcode, bytes data, bint fin) except -1:
-        """Of a message."""
-        cdef bint begins = self.parts is None
-        if (opcode == CONTINUATION) == begins:
-            raise Broken(1002, "a continuation frame is out of place, or missing")
-        if fin and begins:
-            return self.whole(self.text(str, (data, "utf-8")) if opcode == TEXT else data)
-        if begins:
-            self.decoder = _decoder() if opcode == TEXT else None
-            self.parts = io.BytesIO() if self.decoder is None else io.StringIO(newline="")
-        self.size += len(data)
-        self.parts.write(data if self.decoder is None else self.text(self.decoder.decode, (data, fin)))
-        if fin:
-            message = self.parts.getvalue()
-            self.parts = None
-            self.size = 0
-            self.whole(message)
-
     cdef int whole(self, object message) except -1:
         if self.close_code is None:  # messages between our close frame and the client's are dropped
-            self.message = message
+            self.message = message      # None: it is not whole
 
     cdef int answer(self, int opcode, bytes data) except -1:
         """Send a control frame, if it still can be sent."""
@@ -376,10 +336,10 @@ cdef class WebSocket:
 
     cdef int fail(self, object code, str reason) except -1:
         """The client breaks the protocol or a limit: says so and reads no further."""
-        self.parts = None
+        self.frames.parts = None
         if not self.answers_close:
             self.answered = True
-            self.unanswered = code, reason, self.library.close_data(code, _shortened(reason))
+            self.unanswered = code, reason, self.frames.close_data(code, reason)
             return 0
         self._says_close(code, reason)
         self.gone = True
@@ -401,11 +361,3 @@ cdef class WebSocket:
             in_haste = True
         if in_haste:
             self.upgrade.over = True
-
-
-def _shortened(str reason):
-    """At most 123 bytes (RFC 6455, 5.5)."""
-    return reason.encode()[:123].decode(errors="ignore")
-
-
-_decoder = codecs.getincrementaldecoder("utf-8")
