@@ -1,8 +1,9 @@
 """What workers share, beside a Redis server on loopback through redis-py: ``python -m benchmark.shared``.
 
 Increments, values, and messages to a subscriber in another process, each with the CPU time of all that is
-involved; and what two workers need for each of 10,000 streams that they hold, for a message to all. A message carries the time at which it was sent. ``--quick`` shows that it works, and measures
-little. Needs redis-server, and redis-py; without them only syncless is measured.
+involved; and what two workers need for each of 10,000 streams that they hold, for a message to all. A message
+carries the time at which it was sent. ``--quick`` shows that it works, and measures little. Needs
+redis-server, and redis-py; without them only syncless is measured.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from types import ModuleType
 from typing import Any
 
 from syncless.http.exchange import Exchange, Session
+from syncless.http.listener import Listener
 from syncless.http.websocket.websocket import WebSocket
 
 def websocket_of(request: Exchange) -> WebSocket | None: ...
@@ -24,13 +25,19 @@ class HeldSocket(HeldStream):
     ) -> None: ...
     def send(self, message: Any) -> None: ...
     def close(self, code: int = 1000, reason: str = "") -> None: ...
-    def run_call(self, on_message: Callable[[str | bytes, Any], object], message: str | bytes) -> None: ...
     @property
     def closed(self) -> bool: ...
     @property
     def remote_addr(self) -> str | None: ...
 
-class Calls: ...
+class Calls:
+    def call(
+        self,
+        socket: HeldSocket,
+        listener: Listener,
+        on_message: Callable[[str | bytes, Any], object],
+        message: str | bytes,
+    ) -> None: ...
 
 class Streams:
     def __init__(

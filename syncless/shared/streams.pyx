@@ -1,10 +1,10 @@
-"""HeldStream: a response that goes on after its request. Streams: those of one loop, by topic. A WebSocket is one,
-too: see streams/socket.pxi.
+"""HeldStream: a response that goes on after its request. Streams: those of one loop, by topic. A WebSocket is
+one, too: see streams/socket.pxi.
 
 A held stream is the Session of its connection, and has no tasklet. The hub of its loop tells Streams of new
-messages; the event or frame of a message is made once, and put into the connections of all streams that hold its
-topic. It is sent as all responses are, at the end of the turn. Events that a client does not take wait with
-its connection, up to Limits.event_bytes. hold.py has the API.
+messages; the event or frame of a message is made once, and put into the connections of all streams that hold
+its topic. It is sent as all responses are, at the end of the turn. Events that a client does not take wait
+with its connection, up to Limits.event_bytes. hold.py has the API.
 
 Sending may run others (TLS, finalisers). So streams that come or go meanwhile are met by a cursor that stands
 in the list; and messages that come meanwhile wait in a queue, so that each stream gets them in their order.

@@ -43,9 +43,10 @@ def hold(
     connection without a tasklet, and writes to it what any worker publishes.
 
     The result is a WSGI application, which a Flask view can return, and an iterable of bytes, the body of
-    Django's StreamingHttpResponse(..., content_type="text/event-stream"); and an ASGI application. ``after``: the Last-Event-ID of
-    the client, if it is not that of the request. ``retry``: seconds after which the client comes again, of
-    which each is told half as much to half as much again, at random. Raises InvalidName or Unavailable.
+    Django's StreamingHttpResponse(..., content_type="text/event-stream"); and an ASGI application. ``after``:
+    the Last-Event-ID of the client, if it is not that of the request. ``retry``: seconds after which the
+    client comes again, of which each is told half as much to half as much again, at random. Raises
+    InvalidName or Unavailable.
 
     If the client asks for a WebSocket, it gets one, and the messages as those of the WebSocket. For each
     message that it sends, ``on_message(message, client)`` is called in a tasklet of its own, one at a time;

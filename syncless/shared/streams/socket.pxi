@@ -142,7 +142,8 @@ cdef class HeldSocket(HeldStream):
     cdef bint meet_frame(self) except -1:
         """Return whether there was a whole frame. Broken."""
         cdef Frames frames = self.frames
-        if not frames.next(self.connection.listener.limits.websocket_bytes - frames.size):
+        cdef Connection connection = self.connection
+        if not frames.next(connection.listener.limits.websocket_bytes - frames.size):
             if frames.is_empty():
                 self.frames = None
             else:
@@ -156,28 +157,17 @@ cdef class HeldSocket(HeldStream):
             self.put(frames.control(PONG, frames.payload))
         elif frames.opcode != PONG:
             message = frames.part(frames.opcode, frames.payload, frames.last)
-            if message is not None and self.on_message is not None:
+            if message is not None and self.on_message is not None:     # else the client may have left
                 self.streams.calls.begin(self, message)
         return True
 
-    def run_call(self, on_message, message) -> None:
-        """Call the function; in a tasklet of its own."""
-        cdef Streams streams = self.streams     # kept: the client may leave meanwhile
+    cdef int called(self) except -1:
+        """The call for its last message has ended."""
         cdef Connection connection = self.connection
-        try:
-            on_message(message, self)
-        except (WebSocketClosed, TaskletExit):
-            pass
-        except BaseException as error:
-            self.leave(1011, "")
-            if not isinstance(error, Exception):
-                raise
-            connection.listener.error_log.error("Error in on_message of hold():", error)
-        finally:
-            self.call, self.calling = None, False
-            streams.calls.end()
-            if self.connection is not None:
-                self.finish() if self.leaving else connection.listener.loop.push(connection)
+        self.call, self.calling = None, False
+        if connection is None:
+            return 0
+        return self.finish() if self.leaving else connection.listener.loop.push(connection)
 
     cdef int lost(self, Loop loop) except -1:
         self.on_message = self.frames = None    # which may refer to this
@@ -209,8 +199,23 @@ cdef class Calls:
 
     cdef int run(self, HeldSocket socket, message) except -1:
         self.running += 1
-        socket.call = spawn(socket.run_call, socket.on_message, message)
+        socket.call = spawn(self.call, socket, socket.connection.listener, socket.on_message, message)
         return 0
+
+    def call(self, HeldSocket socket not None, Listener listener not None, on_message, message) -> None:
+        """In a tasklet of its own. The client may have left before it runs."""
+        try:
+            on_message(message, socket)
+        except (WebSocketClosed, TaskletExit):
+            pass
+        except BaseException as error:
+            socket.leave(1011, "")
+            if not isinstance(error, Exception):
+                raise
+            listener.error_log.error("Error in on_message of hold():", error)
+        finally:
+            self.end()
+            socket.called()
 
     cdef int end(self) except -1:
         cdef HeldSocket socket
