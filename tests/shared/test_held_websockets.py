@@ -290,6 +290,29 @@ def test_function_that_fails_is_logged_and_closes_with_1011(held, capfd):
     assert "no such room" in capfd.readouterr().err
 
 
+def test_function_fails_whose_client_was_dropped_before_it_began(held, capfd):
+    handles = []
+
+    def on_message(message, client):
+        handles.append(client)
+        assert message == "first", f"closed: {client.closed}"
+
+    server = held(on_message, event_bytes=1000)
+    client = Client(server, room=4096)
+    client.send(TEXT, b"first")
+    assert eventually(lambda: handles)
+    client.send(TEXT, b"second")
+    count = len(syncless.tasklets())
+    while len(syncless.tasklets()) == count:
+        syncless.sleep(0)
+    with pytest.raises(WebSocketClosed, match="too slow"):  # before the first turn of the second call
+        for _ in range(1000):
+            handles[0].send(b"x" * 10_000)
+    assert eventually(lambda: len(handles) == 2)
+    assert "closed: True" in capfd.readouterr().err
+    client.close()
+
+
 def test_unfit_messages_are_refused_where_they_are_sent(held):
     errors = []
 
