@@ -67,6 +67,7 @@ LAYERS = {
         "syncless.asyncio",
         "syncless.http",
         "syncless.http.wire",
+        "syncless.http.websocket",
     },
     "syncless.server.lanes": {"syncless._core", "syncless.tools", "syncless.http"},
     "syncless.native": {
@@ -276,6 +277,9 @@ LATE_IMPORTS = {
         ("server/program/preparing.py", "syncless.shared.area"),
         ("shared/area.py", "syncless.shared.redisstore"),
         ("shared/messages.py", "syncless.asyncio.tasklets"),
+        ("shared/hold.py", "syncless.asyncio.tasklets"),
+        ("shared/hold.py", "syncless.asyncio.backgroundloop"),
+        ("shared/hold.py", "syncless.http.websocket.library"),
         ("wsgi/held.py", "syncless.shared.hold"),
         ("server/server.py", "syncless.http.http2.session"),
         ("apps/wsgi/host.py", "syncless.apps.wsgi.compress"),

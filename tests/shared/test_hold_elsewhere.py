@@ -211,7 +211,7 @@ def test_starlette_and_fastapi_return_it(held):
     sock.close()
 
 
-def test_other_asgi_servers_get_messages_that_they_know():
+def test_other_asgi_servers_get_messages_that_they_know(background):
     sent = []
 
     async def send(message):

@@ -143,6 +143,8 @@ cdef class HeldSocket(HeldStream):
         """Return whether there was a whole frame. Broken."""
         cdef Frames frames = self.frames
         cdef Connection connection = self.connection
+        cdef Streams streams = self.streams
+        cdef Calls calls
         if not frames.next(connection.listener.limits.websocket_bytes - frames.size):
             if frames.is_empty():
                 self.frames = None
@@ -158,7 +160,8 @@ cdef class HeldSocket(HeldStream):
         elif frames.opcode != PONG:
             message = frames.part(frames.opcode, frames.payload, frames.last)
             if message is not None and self.on_message is not None:     # else the client may have left
-                self.streams.calls.begin(self, message)
+                calls = streams.calls
+                calls.begin(self, connection.listener, message)
         return True
 
     cdef int called(self) except -1:
@@ -184,22 +187,22 @@ cdef class Calls:
     """The calls for messages of clients of one loop. As many run as requests may, the others wait in their
     order."""
     cdef Py_ssize_t running
-    cdef object waiting         # (socket, message)
+    cdef object waiting         # (socket, listener, message)
 
     def __cinit__(self):
         self.waiting = deque()
 
-    cdef int begin(self, HeldSocket socket, message) except -1:
-        cdef Py_ssize_t most = socket.connection.listener.admission.most_active
+    cdef int begin(self, HeldSocket socket, Listener listener, message) except -1:
+        cdef Py_ssize_t most = listener.admission.most_active
         socket.calling = True
         if most and self.running >= most:
-            self.waiting.append((socket, message))
+            self.waiting.append((socket, listener, message))
             return 0
-        return self.run(socket, message)
+        return self.run(socket, listener, message)
 
-    cdef int run(self, HeldSocket socket, message) except -1:
+    cdef int run(self, HeldSocket socket, Listener listener, message) except -1:
         self.running += 1
-        socket.call = spawn(self.call, socket, socket.connection.listener, socket.on_message, message)
+        socket.call = spawn(self.call, socket, listener, socket.on_message, message)
         return 0
 
     def call(self, HeldSocket socket not None, Listener listener not None, on_message, message) -> None:
@@ -221,7 +224,7 @@ cdef class Calls:
         cdef HeldSocket socket
         self.running -= 1
         while self.waiting:
-            socket, message = self.waiting.popleft()
+            socket, listener, message = self.waiting.popleft()
             if socket.on_message is not None:   # else the client has left
-                return self.run(socket, message)
+                return self.run(socket, listener, message)
         return 0
