@@ -323,7 +323,7 @@ TABLE = {  # heading -> rows
             "its own; `SYNCLESS_LOOP` selects the poll backend"),
         Row("connections of a worker", "`--worker-connections`", "`--limit-concurrency`", "`--backpressure`",
             "`--max-connections`, `--connection-limit`",
-            "`-l connections=N`; concurrent requests: `-l requests=N`"),
+            "`-l connections=N`; concurrent requests: `-l requests=N`, or `requests=auto`"),
         Row("import before the fork", "`--preload`", "", "", "",
             "`--preload`"),
         Row("replace a worker after a number of requests", "`--max-requests`, `--max-requests-jitter`",
