@@ -47,6 +47,10 @@ class Admission:
     def __init__(
         self, deadlines: Deadlines, requests: int | str, queued: int, priorities: Priorities | None = None
     ) -> None: ...
+    def close(self) -> None:
+        """Look at the queue no more, and tell no limit."""
+    def told_limit(self) -> int:
+        """Return the limit that the rule has set; 0 if it is another's of its account, or a fixed one."""
 
 class Counters:
     def __init__(self, memory: bytearray | memoryview) -> None: ...
@@ -87,7 +91,7 @@ class Listener:
         request_ids: bool = False,
         request_slots: Slots | None = None,
         pass_deadline: bool = False,
-        priorities: Priorities | None = None,
+        priority: Priorities | None = None,
     ) -> None: ...
     def trace(self, tracer: object, share: float, parents: str, tells_all: bool) -> None:
         """Have `tracer` make a span for this share of the requests. `parents`: the traceparent of a request

@@ -57,7 +57,7 @@ cdef class Listener:
         self, application, limits, AccessLog access_log, error_log, *,
         certificates=None, plain_http=False, trusted=None, proxy_protocol=False, trusted_fields=(),
         on_hangup=ON_HANGUP[0], request_ids=False, request_slots=None, pass_deadline=False,
-        priorities=None,
+        priority=None,
     ):
         self.application = application
         self.limits = limit_values(limits)
@@ -96,7 +96,7 @@ cdef class Listener:
         self.deadlines.allow(BEAT_DEADLINE, self.limits.ping_ns)
         self.buffers = Buffers(limits.buffered_bytes)
         self.flusher = Flusher(self.loop)
-        self.admission = Admission(self.deadlines, limits.requests, limits.queued, priorities)
+        self.admission = Admission(self.deadlines, limits.requests, limits.queued, priority)
         self.clients = Clients(limits.client_connections) if limits.client_connections else None
         self.heads = application.heads
         self.response_heads = ResponseHeads()

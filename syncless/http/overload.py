@@ -75,6 +75,8 @@ class AutoLimit:
         """When the queue was empty for good for the last time."""
         self._left = now - STANDING_SECONDS
         """When it was empty for the last time."""
+        self._count = self._most = 0
+        self._seconds = 0.0
         self._measure(now)
 
     # -- how many run ---------------------------------------------------------------------------------------
@@ -94,7 +96,8 @@ class AutoLimit:
         """Begin a measurement, when the requests that began before have ended."""
         self._opens = now + self._mean
         self._closes = self._opens + max(WINDOW_SECONDS, self._mean)
-        self._count, self._most, self._seconds = 0, 0, 0.0
+        self._count = self._most = 0
+        self._seconds = 0.0
 
     def _conclude(self, now: float, mean: float) -> None:
         self._mean = mean

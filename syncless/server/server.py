@@ -329,7 +329,7 @@ class Server:
             request_ids=self.request_ids,
             request_slots=self.request_slots.slots,
             pass_deadline=self.pass_deadline,
-            priorities=Priorities(self.priority, self.pages) or None,
+            priority=Priorities(self.priority, self.pages) or None,
         )
         listener.place = place_of(address)
         listener.counters = self.counters

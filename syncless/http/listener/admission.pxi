@@ -10,8 +10,8 @@
 Waiting requests stand in the list of QUEUE_DEADLINE, the longest waiting first, so the queue is no list of
 its own. Each is a Runnable that owns a DeadlineNode: it is pushed when its turn has come, and counts already.
 
-How many may run is a number, or a rule (http/overload.py) that is told of each request's end, and says also who
-is next and how long the others wait. Requests may have ranks (http/priorities.py): the higher ones are first,
+How many may run is a number, or a rule (http/overload.py) that is told of each request's end, and says also
+who is next and how long the others wait. Requests may have ranks (http/priorities.py): the higher ones are first,
 and the highest neither wait nor count.
 """
 
