@@ -324,6 +324,8 @@ TABLE = {  # heading -> rows
         Row("connections of a worker", "`--worker-connections`", "`--limit-concurrency`", "`--backpressure`",
             "`--max-connections`, `--connection-limit`",
             "`-l connections=N`; concurrent requests: `-l requests=N`, or `requests=auto`"),
+        Row("requests that come first", "", "", "", "",
+            "`--priority /PATH=high` ([overload.md](../howto/overload.md))"),
         Row("import before the fork", "`--preload`", "", "", "",
             "`--preload`"),
         Row("replace a worker after a number of requests", "`--max-requests`, `--max-requests-jitter`",

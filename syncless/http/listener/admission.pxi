@@ -40,8 +40,8 @@ cdef class Admission:
         self.most_active = requests
         self.most_queued = queued
         if self.most_active:
-            self.priorities = priorities
-        if self.rule is not None or self.priorities is not None:
+            self.priority = priorities
+        if self.rule is not None or self.priority is not None:
             self.attention = 1
 
     def __dealloc__(self):
@@ -60,7 +60,7 @@ cdef class Admission:
         return self.most_active
 
     cdef bint may_begin(self, object request, uint8_t* rank) except -1:
-        rank[0] = NORMAL if self.priorities is None else request.rank_by(self.priorities)
+        rank[0] = NORMAL if self.priority is None else request.rank_by(self.priority)
         if rank[0] == ALWAYS:
             self.exempt += 1
             return True
@@ -160,7 +160,7 @@ cdef class Admission:
         cdef bint newest = self.rule is not None and self.rule.look(self.deadlines.loop.clock.now / 1e9)
         cdef DeadlineNode* node = self.deadlines.first(QUEUE_DEADLINE)
         cdef DeadlineNode* found = self.deadlines.last(QUEUE_DEADLINE) if newest else node
-        if self.priorities is None:
+        if self.priority is None:
             return found
         while node != NULL:
             if node.rank < found.rank or newest and node.rank == found.rank:
@@ -202,7 +202,7 @@ cdef class Admission:
         while node != NULL:
             if now - self.deadlines.began(node) >= <int64_t> (self.rule.patience(node.rank) * 1e9):
                 return node
-            if self.priorities is None:             # all others have waited for less
+            if self.priority is None:             # all others have waited for less
                 return NULL
             node = next_of(node)
         return NULL
