@@ -152,7 +152,7 @@ cdef class Admission:
     cdef Py_ssize_t most_active         # Limits.requests, or what the rule says now; 0: any number
     cdef Py_ssize_t most_queued         # Limits.queued
     cdef readonly object rule           # AutoLimit, or None: most_active stays
-    cdef object priorities              # Priorities, or None: all requests are alike
+    cdef object priority                # Priorities, or None: all requests are alike
     cdef list siblings                  # None, or the listeners with which it is one account
     cdef readonly Py_ssize_t active     # requests that run
     cdef readonly Py_ssize_t exempt     # those of them that do not count

@@ -11,8 +11,8 @@ Waiting requests stand in the list of QUEUE_DEADLINE, the longest waiting first,
 its own. Each is a Runnable that owns a DeadlineNode: it is pushed when its turn has come, and counts already.
 
 How many may run is a number, or a rule (http/overload.py) that is told of each request's end, and says also
-who is next and how long the others wait. Requests may have ranks (http/priorities.py): the higher ones are first,
-and the highest neither wait nor count.
+who is next and how long the others wait. Requests may have ranks (http/priorities.py): the higher ones are
+first, and the highest neither wait nor count.
 """
 
 
@@ -202,7 +202,7 @@ cdef class Admission:
         while node != NULL:
             if now - self.deadlines.began(node) >= <int64_t> (self.rule.patience(node.rank) * 1e9):
                 return node
-            if self.priority is None:             # all others have waited for less
+            if self.priority is None:               # all others have waited for less
                 return NULL
             node = next_of(node)
         return NULL
