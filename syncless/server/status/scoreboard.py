@@ -49,6 +49,7 @@ GAUGES = (
     "http2_streams",
     "held_streams",
     "requests_limit",
+    "exempt",
     "tasklets",
     "growing_tasklets",
     "buffered_bytes",
