@@ -254,6 +254,7 @@ LATE_IMPORTS = {
         ("cli/tracing.py", "syncless.debug"),
         ("patches/deadlocks.py", "syncless.debug"),
         ("server/server.py", "syncless.server.options"),
+        ("http/listener/admission.pxi", "syncless.http.overload"),
         ("server/status/stuck.py", "syncless.debug"),
         ("server/server.py", "syncless.server.otel.telemetry"),
         ("server/otel/telemetry.py", "syncless.server.otel.messages"),

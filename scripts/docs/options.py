@@ -33,7 +33,7 @@ scripts.docs.options`` writes this file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TextIO, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypedDict
 
 if TYPE_CHECKING:
     import os
@@ -76,7 +76,7 @@ def signature(indent: str, *where: str) -> str:
 
 
 def fields(types: dict[str, str]) -> str:
-    return "".join(f"    {name}: {kind}\n" for name, kind in types.items())
+    return "".join(f"    {name}: {kind}\n" for name, kind in types.items()).replace("'", '"')
 
 
 def docstring() -> str:

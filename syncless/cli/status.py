@@ -214,12 +214,12 @@ def lines(told: dict[str, Any], width: int, colour: bool) -> list[str]:
 
 
 def _worker(worker: dict[str, Any]) -> tuple[str, ...]:
-    connections = worker["connections"]
+    connections, limit = worker["connections"], worker.get("requests_limit", 0)
     return (
         str(worker["pid"]),
         _state(worker)[0],
         duration(worker["age_seconds"]),
-        str(connections["running"]),
+        f"{connections['running']}/{limit}" if limit else str(connections["running"]),
         str(connections["queued"]),
         str(connections["open"]),
         str(worker["answered"]),

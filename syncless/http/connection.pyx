@@ -257,9 +257,9 @@ cdef class Connection(Watcher):
             listener.requests += 1
             if listener.quota is not None:
                 listener.quota.take()
-            if listener.admission.begin():
+            if listener.admission.begin(self.exchange, &self.exchange.rank):
                 self.run_request(loop)          # the application, the response; then keep or close
-            elif listener.admission.queue(&self.deadline, self):
+            elif listener.admission.queue(&self.deadline, self, self.exchange.rank):
                 self.move_to(QUEUED)            # too many run
                 if listener.bounds:
                     self.exchange.peer.watch_end()      # it need not begin if the client leaves meanwhile
@@ -470,7 +470,7 @@ cdef class Connection(Watcher):
         exchange.started = loop.clock.now
         loop.adopt(exchange)
         exchange.run_inline(loop)                # may park; others run meanwhile
-        listener.admission.end()
+        listener.admission.end(exchange.rank, exchange.started)
         exchange.count()
         self.unread = not exchange.body.framing.ended or (
             exchange.upgraded and not (<Upgrade> exchange.handler).over)

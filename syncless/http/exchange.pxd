@@ -1,7 +1,7 @@
 """A request and its response. See exchange.pyx."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.recorder cimport WaitRecorder
@@ -57,6 +57,7 @@ cdef class Exchange(Tasklet):
     cdef readonly object ids        # RequestIds, where the listener gives them or traces it, else None
     cdef int64_t untraced_head      # head_serial of one without a traceparent, or 0
     cdef bint sampled               # it is to be traced, if no traceparent decides
+    cdef uint8_t rank               # of http/priorities.py, where the limit `requests` is set
     cdef object span                # of the listener's tracer, while the request is traced
     cdef int64_t own_id             # 0: nobody has asked for it
 

@@ -491,6 +491,11 @@ cdef class Exchange(Tasklet):
             return f"{name} (stream {(<Carried> self.peer.owner).id})"
         return name
 
+    def rank_by(self, priorities) -> int:
+        """Return its rank by http/priorities.py."""
+        value = self.request.field(priorities.header) if priorities.header and self.peer.trusted else None
+        return priorities.rank(f"{self.request.root_path or ''}{self.request.path or ''}", value)
+
     # -- its description for logs ----------------------------------------------------------------------------
 
     @property

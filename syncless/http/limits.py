@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from syncless.tools.records import record
 
@@ -13,6 +13,8 @@ Number = TypeVar("Number", int, float)
 
 MAY_BE_ZERO: set[str] = set()
 """Limits that may be 0, though their default is not."""
+MAY_BE_AUTO = ("requests",)
+"""Limits that the server may find by itself."""
 MOST: dict[str, int] = {}
 """Limit -> its largest value, if there is one."""
 
@@ -77,9 +79,9 @@ class Limits:
     """Maximum number of open connections of one client address (IPv6: of one /64 network); one more is closed
     at once. Connections of trusted proxies and of UNIX sockets are not counted, but clients announced by a
     PROXY header are. 0: no limit (nginx limit_conn: off)."""
-    requests: int = 0
-    """Maximum number of concurrent requests; more are queued. 0: no limit except the number of
-    connections."""
+    requests: int | Literal["auto"] = 0
+    """Maximum number of concurrent requests; more are queued. "auto": found by their latency (see
+    docs/howto/overload.md). 0: no limit except the number of connections."""
     queued: int = bounded(1000, zero=True)
     """Maximum number of queued requests if `requests` is set; more get a 503 with Retry-After."""
     buffered_bytes: int = 1 << 28
@@ -201,6 +203,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
+            if value == "auto" and name in MAY_BE_AUTO:
+                continue
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise TypeError(f"limit {name} must be a number, not {value!r}")
             zero = name in MAY_BE_ZERO or getattr(Limits, name, None) == 0
@@ -239,6 +243,7 @@ def limit_values(limits: Limits) -> dict[str, object]:
     values: dict[str, object] = {}
     for name, value in vars(limits).items():
         kind, field = field_of(name)
+        value = 0 if name in MAY_BE_AUTO and value == "auto" else value
         values[field] = value if kind == "double" else whole(value * 1e9 if field != name else value)
     return {
         **values,

@@ -44,6 +44,7 @@ cdef struct DeadlineNode:       # embedded in its owner, which stops it before i
     Node place                  # in the list of its kind, in the order of expiry; first, for next_of()
     int64_t when                # ns, by the loop's clock
     uint8_t kind                # NO_DEADLINE: in no list
+    uint8_t rank                # of a request that waits for its turn
 
 cdef struct DeadlineList:
     LinkedList nodes
@@ -143,36 +144,51 @@ cdef class ResponseHeads:
     cdef int remember(self, object status, list headers, Buffer* head, int64_t length, bint closes) except -1
 
 
+cdef enum:
+    NOT_RUN = -1            # as the start of a request that has had its turn, and did not take it
+
 cdef class Admission:
     cdef Deadlines deadlines
-    cdef Py_ssize_t most_active         # Limits.requests; 0: any number
+    cdef Py_ssize_t most_active         # Limits.requests, or what the rule says now; 0: any number
     cdef Py_ssize_t most_queued         # Limits.queued
+    cdef readonly object rule           # AutoLimit, or None: most_active stays
+    cdef object priority                # Priorities, or None: all requests are alike
     cdef list siblings                  # None, or the listeners with which it is one account
     cdef readonly Py_ssize_t active     # requests that run
+    cdef readonly Py_ssize_t exempt     # those of them that do not count
     cdef readonly Py_ssize_t queued     # those that wait, in the order of QUEUE_DEADLINE's list
+    cdef Py_ssize_t attention           # as queued, and 1 more where each end is of interest
+    cdef readonly long long refused     # requests that had no turn
+    cdef Timer timer                    # for the next look at those that wait, where the rule says how long
 
-    cdef inline bint begin(self) noexcept:
-        """Whether a request may run now; it counts then."""
-        if self.most_active and self.is_full():
+    cdef inline bint begin(self, object request, uint8_t* rank) except -1:
+        """Whether a request may run now; it counts then. `request`: an Exchange, which keeps the rank."""
+        if self.most_active and not self.may_begin(request, rank):
             return False
         self.active += 1
         return True
 
-    cdef inline int end(self) except -1:
-        """A request has ended: its turn goes to the one that waits longest."""
-        if self.queued == 0 or not self.hand_over():
-            self.active -= 1
+    cdef inline int end(self, uint8_t rank, int64_t started) except -1:
+        """A request has ended that was started then: its turn goes to one that waits."""
+        if self.attention:
+            return self.end_with_care(rank, started)
+        self.active -= 1
         return 0
 
-    cdef inline void expire(self) noexcept:
-        """The deadline of one that waited has passed: it will not run."""
-        self.queued -= 1
-
+    cdef bint may_begin(self, object request, uint8_t* rank) except -1
     cdef bint is_full(self) noexcept
+    cdef int end_with_care(self, uint8_t rank, int64_t started) except -1
+    cdef int set_limit(self, Py_ssize_t most) except -1
+    cdef int exempt_now(self, uint8_t* rank) except -1
     cdef int offer(self) except -1
-    cdef bint queue(self, DeadlineNode* node, Runnable owner) except -1
+    cdef bint queue(self, DeadlineNode* node, Runnable owner, uint8_t rank) except -1
+    cdef int expire(self) except -1
     cdef int leave(self, DeadlineNode* node) except -1
+    cdef int take_out(self, DeadlineNode* node) except -1
+    cdef DeadlineNode* next_one(self) except? NULL
     cdef bint hand_over(self) except -1
+    cdef int shed(self) except -1
+    cdef DeadlineNode* late_one(self, int64_t now) except? NULL
 
 
 cdef enum:

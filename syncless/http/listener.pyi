@@ -9,6 +9,8 @@ from syncless.http.exchange import Application, Sessions
 from syncless.http.limits import Limits
 from syncless.http.log.loglines import AccessLog
 from syncless.http.log.slowrequests import SlowRequests
+from syncless.http.overload import AutoLimit
+from syncless.http.priorities import Priorities
 
 SECONDS: tuple[float, ...]
 FREE: int
@@ -38,8 +40,17 @@ class ResponseHeads:
 
 class Admission:
     active: int
+    exempt: int
     queued: int
-    def __init__(self, deadlines: Deadlines, requests: int, queued: int) -> None: ...
+    refused: int
+    rule: AutoLimit | None
+    def __init__(
+        self, deadlines: Deadlines, requests: int | str, queued: int, priorities: Priorities | None = None
+    ) -> None: ...
+    def close(self) -> None:
+        """Look at the queue no more, and tell no limit."""
+    def told_limit(self) -> int:
+        """Return the limit that the rule has set; 0 if it is another's of its account, or a fixed one."""
 
 class Counters:
     def __init__(self, memory: bytearray | memoryview) -> None: ...
@@ -80,6 +91,7 @@ class Listener:
         request_ids: bool = False,
         request_slots: Slots | None = None,
         pass_deadline: bool = False,
+        priority: Priorities | None = None,
     ) -> None: ...
     def trace(self, tracer: object, share: float, parents: str, tells_all: bool) -> None:
         """Have `tracer` make a span for this share of the requests. `parents`: the traceparent of a request

@@ -32,6 +32,7 @@ from syncless.http.wire.wire cimport (
 
 import os
 from contextvars import Context
+from importlib import import_module
 
 from syncless._core.cpython.threadlocal import use_slots
 from syncless.http.clients import Clients
@@ -56,6 +57,7 @@ cdef class Listener:
         self, application, limits, AccessLog access_log, error_log, *,
         certificates=None, plain_http=False, trusted=None, proxy_protocol=False, trusted_fields=(),
         on_hangup=ON_HANGUP[0], request_ids=False, request_slots=None, pass_deadline=False,
+        priority=None,
     ):
         self.application = application
         self.limits = limit_values(limits)
@@ -94,7 +96,7 @@ cdef class Listener:
         self.deadlines.allow(BEAT_DEADLINE, self.limits.ping_ns)
         self.buffers = Buffers(limits.buffered_bytes)
         self.flusher = Flusher(self.loop)
-        self.admission = Admission(self.deadlines, limits.requests, limits.queued)
+        self.admission = Admission(self.deadlines, limits.requests, limits.queued, priority)
         self.clients = Clients(limits.client_connections) if limits.client_connections else None
         self.heads = application.heads
         self.response_heads = ResponseHeads()
@@ -125,6 +127,7 @@ cdef class Listener:
     def close(self) -> None:
         """End what would keep the listener alive."""
         self.deadlines.close()
+        self.admission.close()
         self.application.close()
 
     cdef int complain(self, str words) except -1:
@@ -187,6 +190,9 @@ cdef class Listener:
             "reading": reading,
             "queued": self.admission.queued,
             "running": self.admission.active,
+            "exempt": self.admission.exempt,
+            "requests_limit": self.admission.told_limit(),
+            "requests_refused": self.admission.refused,
             "lingering": self.lingering,
             "http2": self.http2_connections,
             "idle": max(0, self.connections - greeting - reading - self.admission.queued

@@ -5,7 +5,7 @@ scripts.docs.options`` writes this file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TextIO, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypedDict
 
 if TYPE_CHECKING:
     import os
@@ -33,7 +33,7 @@ class LimitOptions(TypedDict, total=False):
     pipelined: int
     connections: int
     client_connections: int
-    requests: int
+    requests: int | Literal["auto"]
     queued: int
     buffered_bytes: int
     websocket_bytes: int
@@ -115,5 +115,6 @@ class ServerOptions(LimitOptions, total=False):
     slow_request: float
     request_ids: bool
     otel: bool | str | None
+    priority: str | Iterable[str]
     multiprocess: bool
     limits: Limits | None

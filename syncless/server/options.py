@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from syncless.http.errors import ON_HANGUP
-from syncless.http.limits import defaults
+from syncless.http.limits import MAY_BE_AUTO, defaults
 from syncless.http.log.errorlog import FORMATS, NAMED
 from syncless.http.trust import DEFAULT_FIELDS
 from syncless.server.kinds import INTERFACES, LIFESPANS
@@ -76,6 +76,8 @@ def limit_value(name: str, value: Any) -> float:
         advice = f"did you mean {near}?" if near else "--help-all lists all limits"
         raise ValueError(f"unknown limit {name!r}; {advice}")
     unit = next((unit for end, unit in UNIT_OF.items() if name.endswith(end)), "")
+    if name in MAY_BE_AUTO and value == "auto":
+        return value  # type: ignore[no-any-return]
     try:
         return measured(value, unit, whole=isinstance(kinds[name], int))
     except ValueError as error:
@@ -408,6 +410,13 @@ OPTIONS = {  # heading -> options
             "this /path of the main addresses (needs syncless[metrics])", type="bool | str | None", call=
             "metrics for Prometheus: True serves them at /metrics of the status address; else an address "
             "or a path"),
+        Option("priority", (), "RULE", text=
+            "which requests are first if --limit requests lets others wait: /PATH=always, high, normal or "
+            "low, or header:NAME, a field with one of these words from a trusted proxy; may be repeated",
+            type="str | Iterable[str] = ()", call=
+            'which requests are first where the limit `requests` lets others wait: "/path=always", "=high" '
+            'or "=low", or "header:name", a field of trusted proxies with one of these words (see '
+            'docs/howto/overload.md)'),
         Option("no_shared_metrics", False, where=COMMAND, text=
             "leave each worker its own metrics of prometheus_client, instead of one value for all"),
         Option("shared_metrics", True, where=PROGRAM, word=None, call=

@@ -175,6 +175,9 @@ def serve(
       served below.
     - `metrics`: metrics for Prometheus: True serves them at /metrics of the status address; else an address
       or a path.
+    - `priority`: which requests are first where the limit `requests` lets others wait: "/path=always",
+      "=high" or "=low", or "header:name", a field of trusted proxies with one of these words (see
+      docs/howto/overload.md).
     - `shared_metrics`: with workers, metrics that the application makes with prometheus_client have one value
       for all workers, which `metrics` shows, too (see docs/howto/operating.md).
 

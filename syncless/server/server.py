@@ -24,6 +24,7 @@ from syncless.http.features import HTTP2_CURE
 from syncless.http.limits import Limits
 from syncless.http.listener import Counters, Listener, Quota
 from syncless.http.log.serverlogs import Logs
+from syncless.http.priorities import Priorities
 from syncless.http.trust import DEFAULT_FIELDS, Forward, Forwarding, Trust
 from syncless.server.addresses import DEFAULT_PORT, Bind, parse_bind, place_of, show
 from syncless.server.certificates import Files, TLSSettings, make_certificates
@@ -120,6 +121,7 @@ class Server:
         slow_request: float = 0,
         request_ids: bool = False,
         otel: bool | str | None = None,
+        priority: str | Iterable[str] = (),
         multiprocess: bool = False,
         limits: Limits | None = None,
         **overrides: Unpack[LimitOptions],
@@ -194,6 +196,8 @@ class Server:
         require_one_of("on_hangup", on_hangup, ON_HANGUP)
         self.on_hangup = on_hangup
         self.request_ids = request_ids
+        self.priority = [priority] if isinstance(priority, str) else list(priority)
+        Priorities(self.priority)  # a wrong one is told now
         self.pass_deadline = pass_deadline
         self._carrying: Callable[[], None] | None = None
         """Ends what requests tell the services that they call."""
@@ -325,6 +329,7 @@ class Server:
             request_ids=self.request_ids,
             request_slots=self.request_slots.slots,
             pass_deadline=self.pass_deadline,
+            priority=Priorities(self.priority, self.pages) or None,
         )
         listener.place = place_of(address)
         listener.counters = self.counters

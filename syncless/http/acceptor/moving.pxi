@@ -175,6 +175,7 @@ def join(Listener first not None, Listener other not None) -> None:
     first.siblings.append(other)
     first.admission.siblings.append(other.admission)
     other.siblings, other.admission.siblings = first.siblings, first.admission.siblings
+    other.admission.rule = first.admission.rule
     other.clients = first.clients
     other.counters = first.counters
     other.quota = first.quota

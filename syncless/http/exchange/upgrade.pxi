@@ -25,6 +25,7 @@ cdef class Upgrade:
         if self.exchange.response.committed:
             raise RuntimeError("the connection cannot be upgraded: the response has already begun")
         self.exchange.response.committed = self.exchange.upgraded = peer.upgraded = peer.answered = True
+        self.exchange.listener.admission.exempt_now(&self.exchange.rank)
         self.exchange.response.keep_alive = False
         self.exchange.response.status = "101 Switching Protocols"
         self.handler = handler

@@ -36,7 +36,7 @@ from syncless.http.connection cimport Connection, may_linger, refused_head, writ
 from syncless.http.exchange cimport Application, Exchange, Session, give_back
 from syncless.http.http2.nghttp2 cimport *
 from syncless.http.listener cimport (
-    DRAIN_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, Listener,
+    DRAIN_DEADLINE, NO_DEADLINE, NOT_RUN, QUEUE_DEADLINE, WRITE_DEADLINE, Listener,
 )
 from syncless.http.peer cimport Carried, Incoming, Peer
 from syncless.http.request cimport HeadRequest
@@ -312,9 +312,9 @@ cdef class RequestStream(Carried):
         listener.requests += 1
         if listener.quota is not None:
             listener.quota.take()
-        if listener.admission.begin():
+        if listener.admission.begin(self.exchange, &self.exchange.rank):
             return loop.push(self)
-        if not listener.admission.queue(&self.deadline, self):
+        if not listener.admission.queue(&self.deadline, self, self.exchange.rank):
             return self.refuse_busy()
         return 0
 
@@ -400,14 +400,16 @@ cdef class RequestStream(Carried):
         """Its request runs, to its end."""
         cdef Listener listener = self.session.listener
         cdef Exchange exchange = self.exchange
+        cdef int64_t started = NOT_RUN
         if not self.bytes.gone:                             # else the client has reset it meanwhile
             exchange.started = (<Loop> loop).clock.now
             (<Loop> loop).adopt(exchange)
             exchange.run_inline(loop)                       # may park; others run meanwhile
+            started = exchange.started
             listener.http2_requests += 1
             if listener.counters is not None:
                 exchange.count()
-        listener.admission.end()
+        listener.admission.end(exchange.rank, started)
         exchange = None                                     # finish() can use it again
         return self.finish()
 

@@ -3,8 +3,9 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
+from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.threadloop cimport get_loop
@@ -15,6 +16,8 @@ from syncless.http.stream cimport (
     Buffer, Buffers, Input, Stream, TlsLayer, borrow_input, close_stream, free_stream, receive_more, return_input,
     send_pending, transmit,
 )
+
+from syncless.http.priorities import NORMAL
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -218,21 +221,28 @@ cdef class Turns:
     before may have held it for long."""
     cdef Deadlines deadlines
     cdef readonly Admission admission
+    cdef uint8_t rank
 
-    def __cinit__(self, requests, queued, seconds=3600):
+    def __cinit__(self, requests, queued, seconds=3600, priorities=None):
         self.deadlines = Deadlines(get_loop())
         self.deadlines.expire = give_up
         self.deadlines.allow(QUEUE_DEADLINE, <int64_t> (seconds * 1e9))
-        self.admission = Admission(self.deadlines, requests, queued)
+        self.admission = Admission(self.deadlines, requests, queued, priorities)
 
-    def begin(self):
-        return bool(self.admission.begin())
+    def begin(self, request=None):
+        """As of a request that the priorities rank so."""
+        self.rank = NORMAL
+        return bool(self.admission.begin(request, &self.rank))
 
-    def end(self):
-        self.admission.end()
+    def end(self, rank=NORMAL, seconds=0):
+        self.admission.end(rank, monotonic_ns() - <int64_t> (seconds * 1e9))
 
-    def queue(self, Waiter waiter not None):
-        return bool(self.admission.queue(&waiter.node, waiter))
+    def exempt_now(self):
+        cdef uint8_t rank = NORMAL
+        self.admission.exempt_now(&rank)
+
+    def queue(self, Waiter waiter not None, rank=NORMAL):
+        return bool(self.admission.queue(&waiter.node, waiter, rank))
 
     def leave(self, Waiter waiter not None):
         self.admission.leave(&waiter.node)
