@@ -160,9 +160,11 @@ cdef class Calls:
     cdef int run_round(self) except -1:
         cdef Callback call
         cdef Watcher watcher
-        cdef list due
+        cdef list due = self.due            # what becomes due meanwhile comes after the next round's callbacks
         cdef list rounds = self.rounds[:] if self.rounds else None      # greenlets may begin others meanwhile
         cdef Py_ssize_t left = len(self.callbacks) - self.first
+        if due:
+            self.due = []
         while left > 0 and self.first < len(self.callbacks):
             call = <Callback> self.callbacks[self.first]
             left -= 1
@@ -182,9 +184,8 @@ cdef class Calls:
             if watcher.active:
                 watcher.fire()
                 self.turns.give_turns()
-        if not self.due:
+        if due is self.due:
             return 0
-        due, self.due = self.due, []
         if len(due) > 1:
             due.sort(key=_urgency)
         for watcher in due:
