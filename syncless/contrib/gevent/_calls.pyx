@@ -160,7 +160,7 @@ cdef class Calls:
     cdef int run_round(self) except -1:
         cdef Callback call
         cdef Watcher watcher
-        cdef list due = self.due            # what becomes due meanwhile comes after the next round's callbacks
+        cdef list due = self.due    # what becomes due meanwhile comes after the next round's callbacks
         cdef list rounds = self.rounds[:] if self.rounds else None      # greenlets may begin others meanwhile
         cdef Py_ssize_t left = len(self.callbacks) - self.first
         if due:

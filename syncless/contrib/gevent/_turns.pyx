@@ -153,8 +153,8 @@ cdef class Turns:
         cdef PyObject* returned
         cdef PyGreenlet* target = NULL
         cdef BaseTasklet now
-        cdef bint brought = False
-        cdef object value = None, error = None
+        cdef bint brought = False, raises
+        cdef object value = None, error = None, result
         if Py_IsFinalizing():
             loop.park(IN_GEVENT, self.hub, NEVER)
             return None
@@ -170,27 +170,30 @@ cdef class Turns:
             tasklet.carrier = PyGreenlet_GetCurrent()
             stops_here(loop, tasklet)
             returned = self.leave(tasklet) if target == NULL else PyGreenlet_Switch(target, NULL, NULL)
+            raises = returned == NULL
+            result = None if raises else <object> returned
+            if not raises:
+                Py_DECREF(result)
             target = tasklet.carrier
             tasklet.carrier = NULL
             Py_DECREF(<object> target)          # which runs, and so has other owners
             target = NULL
-            if returned == NULL and loop.comes_on_top is not None:      # a handler of a signal
+            if raises and loop.comes_on_top is not None:    # a handler of a signal
                 target = loop._interrupted(tasklet)
                 continue
+            if raises:
+                result = raised()
             now = loop.current
             if now is None or now.state != RUNNING or now is tasklet:   # our scheduler's switch
-                if returned == NULL:
-                    error, brought = raised(), True                     # the greenlet ends
-                else:
-                    Py_DECREF(<object> returned)
+                if raises:
+                    error, brought = result, True                       # the greenlet ends
                 break
             if not brought:
                 brought = True
-                if returned == NULL:
-                    error = raised()
+                if raises:
+                    error = result
                 else:
-                    value = <object> returned
-                    Py_DECREF(value)
+                    value = result
             if now is self.host:
                 if tasklet.state == READY:
                     remove_item(&loop.ready, tasklet)
