@@ -89,6 +89,8 @@ NATIVE = {
     "syncless.stackless._state": [],
     "syncless.stackless._tasklet": [],
     "syncless.stackless._channel": [],
+    "syncless.contrib.gevent._turns": [],
+    "syncless.contrib.gevent._calls": [],
     "syncless.eventlet._greenlet": [],
     "syncless.eventlet._waits": [],
     "syncless.asyncio.dispatcher": [],

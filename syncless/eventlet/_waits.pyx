@@ -216,10 +216,11 @@ cdef class LightQueue:
     def put(self, item, block=True, timeout=None) -> None:
         """Add an item. Wait for room, for at most `timeout` seconds, then raise Full."""
         if self.has_room():
-            self.added()
             if self.plain and self.getters.first != NULL and not self.queue and self.hand(item):
+                self.added()
                 return
-            self.take_in(item)
+            self.take_in(item)          # which raises if it cannot be compared, and is then not counted
+            self.added()
             self.serve()
         else:
             self.put_later(item, block, timeout)
@@ -347,8 +348,8 @@ cdef class LightQueue:
             putter = queue_pop(&self.putters)
             item = putter.value
             if putter.loop.wake(putter, None):
-                self.added()
                 self.take_in(item)
+                self.added()
         return self.serve()
 
     cdef bint has_putter(self, _Offer offer) noexcept:

@@ -139,6 +139,20 @@ def test_descriptor_that_is_closed_under_its_watcher_ends_that_watcher_alone():
     """)
 
 
+def test_number_of_a_closed_descriptor_is_watched_anew():
+    check("""
+        kept = []
+        for _ in range(3):
+            pair = gevent.socket.socketpair()
+            job = gevent.spawn(pair[0].recv, 1)
+            gevent.sleep(0.001)
+            pair[1].send(b"x")
+            assert job.get(timeout=50) == b"x"
+            os.close(pair[0].fileno())  # gevent hears nothing of it, and the next one has its number
+            kept = kept + [pair]
+    """)
+
+
 def test_hubs_of_other_threads_wait_in_their_own_loops():
     check("""
         def in_thread(number):
@@ -404,6 +418,15 @@ def test_order_of_greenlets_is_gevents(tmp_path):
                 gevent.sleep(0)
         gevent.joinall([gevent.spawn(turns, name) for name in "abc"])
         assert order == ["a0", "b0", "c0", "a1", "b1", "c1", "a2", "b2", "c2"], order
+        for _ in range(20):  # a timer that begins after a greenlet is not before it
+            ran = []
+            gevent.sleep(0)
+            busy_until = time.perf_counter() + 0.0005  # the loop looks for events after that
+            while time.perf_counter() < busy_until:
+                pass
+            gevent.spawn(ran.append, 1)
+            gevent.sleep(1e-6)
+            assert ran
         """,
     )
 

@@ -92,6 +92,16 @@ def test_priority_queue_gives_the_least_item():
     assert [items.get() for _ in range(3)] == [1, 2, 3]
 
 
+def test_item_that_cannot_be_compared_is_not_counted():
+    items = queue.PriorityQueue()
+    items.put(1)
+    with pytest.raises(TypeError):
+        items.put("a")
+    assert items.unfinished_tasks == 1
+    items.task_done()
+    assert eventlet.with_timeout(5, items.join) is None
+
+
 @pytest.mark.parametrize("others", [0, 1])
 def test_putter_of_a_rendezvous_waits_for_the_next_getter_if_the_first_is_killed(others):
     channel, put = queue.LightQueue(0), []
