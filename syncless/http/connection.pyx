@@ -257,7 +257,7 @@ cdef class Connection(Watcher):
             listener.requests += 1
             if listener.quota is not None:
                 listener.quota.take()
-            if listener.admission.begin(self.exchange, &self.exchange.rank):
+            if listener.admission.begin(self.exchange.rank):
                 self.run_request(loop)          # the application, the response; then keep or close
             elif listener.admission.queue(&self.deadline, self, self.exchange.rank):
                 self.move_to(QUEUED)            # too many run

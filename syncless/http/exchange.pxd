@@ -7,7 +7,7 @@ from syncless._core.loop cimport Loop, Watcher
 from syncless._core.recorder cimport WaitRecorder
 from syncless._core.scheduler cimport Thrown
 from syncless._core.tasklet cimport Tasklet, begin_anew, renew_context
-from syncless.http.listener cimport Listener
+from syncless.http.listener cimport NORMAL, Listener
 from syncless.http.peer cimport Body, Incoming, Peer
 from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads
@@ -82,7 +82,8 @@ cdef class Exchange(Tasklet):
         self.too_large = found.content_length > self.listener.limits.body_bytes
         self.upgraded = self.interruptible = False
         self.own_id = 0
-        return 0
+        self.rank = NORMAL
+        return self.take_rank() if self.listener.admission.priority is not None else 0
 
     cdef inline int end(self) except -1:
         """It is over, or will never run."""
@@ -98,6 +99,7 @@ cdef class Exchange(Tasklet):
         return (self.sampled or self.head_serial == 0 or self.head_serial != self.untraced_head
             or self.ids is not None or self.listener.tells_all)
 
+    cdef int take_rank(self) except -1
     cdef Body new_body(self)
     cdef str name_of(self, object method, object path)
     cdef bint left(self) noexcept

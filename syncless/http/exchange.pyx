@@ -491,10 +491,12 @@ cdef class Exchange(Tasklet):
             return f"{name} (stream {(<Carried> self.peer.owner).id})"
         return name
 
-    def rank_by(self, priorities) -> int:
-        """Return its rank by http/priorities.py."""
+    cdef int take_rank(self) except -1:
+        """By http/priorities.py; where there are none, all have that of the beginning."""
+        priorities = self.listener.admission.priority
         value = self.request.field(priorities.header) if priorities.header and self.peer.trusted else None
-        return priorities.rank(f"{self.request.root_path or ''}{self.request.path or ''}", value)
+        self.rank = priorities.rank(f"{self.request.root_path or ''}{self.request.path or ''}", value)
+        return 0
 
     # -- its description for logs ----------------------------------------------------------------------------
 

@@ -146,6 +146,10 @@ cdef class ResponseHeads:
 
 cdef enum:
     NOT_RUN = -1            # as the start of a request that has had its turn, and did not take it
+    ALWAYS = 0              # ranks, as http/priorities.py has them
+    NORMAL = 2
+    RANKS = 4
+
 
 cdef class Admission:
     cdef Deadlines deadlines
@@ -161,9 +165,9 @@ cdef class Admission:
     cdef readonly long long refused     # requests that had no turn
     cdef Timer timer                    # for the next look at those that wait, where the rule says how long
 
-    cdef inline bint begin(self, object request, uint8_t* rank) except -1:
-        """Whether a request may run now; it counts then. `request`: an Exchange, which keeps the rank."""
-        if self.most_active and not self.may_begin(request, rank):
+    cdef inline bint begin(self, uint8_t rank) noexcept:
+        """Whether a request may run now; it counts then."""
+        if self.most_active and not self.may_begin(rank):
             return False
         self.active += 1
         return True
@@ -175,7 +179,7 @@ cdef class Admission:
         self.active -= 1
         return 0
 
-    cdef bint may_begin(self, object request, uint8_t* rank) except -1
+    cdef bint may_begin(self, uint8_t rank) noexcept
     cdef bint is_full(self) noexcept
     cdef int end_with_care(self, uint8_t rank, int64_t started) except -1
     cdef int set_limit(self, Py_ssize_t most) except -1

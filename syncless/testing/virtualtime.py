@@ -9,8 +9,8 @@ runs, and GRACE real seconds longer if a descriptor is awaited. Price: such a ju
 
 Fact: files and SQLite are read and written in such jobs. Danger: tests of them differ from run to run, as the
 jobs end sooner or later. Decision: a job has PATIENCE real seconds to end before others run, and
-longer while a thread computes or waits for a processor or a disk. Then it is noted. Price: a statement that
-waits for a locked database holds everything as long.
+longer while a thread computes or waits for a processor or a disk, as on a busy machine. Then it is noted.
+Price: a statement that waits for a locked database holds everything as long.
 
 Danger: two kinds of programs wait for ever for a clock that stands still: those that read it again and again,
 and those that let others run again and again. Decision: after LOOKS readings or SPINS polls in which nothing
@@ -44,8 +44,11 @@ from syncless.testing.choices import Quiet, awaited_descriptors, next_deadline_o
 GRACE, LONGEST = 0.001, 10.0
 """Real seconds: how long descriptors get before time jumps, and how long they and other threads do if there
 is no timer."""
-PATIENCE = 0.02
-"""Real seconds that a call in an OS thread may take before the report names it."""
+PATIENCE, BUSY = 0.02, 1.0
+"""Real seconds that a call in an OS thread may take before the report names it, and at most while others do
+something."""
+NOISE = 20_000
+"""Nanoseconds that pass between two readings of a clock, at most."""
 inside: list[Callable[[int], bool]] = []
 """Functions that say whether only this process can wake a descriptor: it gets GRACE, also without a timer."""
 before_polls: list[Callable[[], None]] = []
@@ -54,6 +57,7 @@ SECOND, MILLISECOND = 10**9, 10**6
 LOOKS, SPINS = 10_000, 100
 
 _sleep = original_of(time.sleep)
+_process_time_ns, _thread_time_ns = original_of(time.process_time_ns), original_of(time.thread_time_ns)
 _time_ns = original_of(time.time_ns)
 _monotonic_ns = original_of(time.monotonic_ns)
 _current_frames = original_of(sys._current_frames)
@@ -135,19 +139,21 @@ class Clock:
         return len(_current_frames().keys() - self._known) > idle
 
     def _settle(self, has_ended: Callable[[], bool]) -> None:
-        waited, pause = 0.0, PATIENCE / 1000
+        waited, pause, spent = 0.0, PATIENCE / 1000, -NOISE
         while not has_ended():
-            if waited > PATIENCE and (waited > LONGEST or not directly(_has_running_threads)):
-                self.outside.add("calls in OS threads")
-                break
+            if waited > PATIENCE:
+                before, spent = spent, _process_time_ns() - _thread_time_ns()
+                if waited > BUSY or (spent - before < NOISE and not directly(_has_running_threads)):
+                    self.outside.add("calls in OS threads")
+                    break
             _sleep(pause)
             waited += pause
             pause = min(pause * 1.2, PATIENCE)
 
 
 def _has_running_threads() -> bool:
-    """Return whether another OS thread of this process computes, waits for a processor or for a disk. On a
-    busy machine a call takes long that waits for nothing."""
+    """Return whether another OS thread of this process computes, or waits for a processor or for a disk. One
+    that waits for the GIL seems to sleep."""
     own = str(_thread.get_native_id())
     with suppress(OSError):
         for number in os.listdir("/proc/self/task"):

@@ -470,8 +470,8 @@ cdef class Io(Watcher):
     """A descriptor can be read, written, or either.
 
     Fact: a wait of gevent's starts a watcher and stops it again. Decision: the descriptor stays registered
-    with the poller from the first start() of a watcher to its close(): the first wait of each watcher costs a
-    system call, and so does the last. Danger: its number may be another descriptor's by then. That one has a
+    with the poller from the first start() of a watcher to its close(): the first and the last wait of each
+    watcher cost a system call. Danger: its number may be another descriptor's by then. That one has a
     watcher of its own, whose first start() registers the number anew, as with libev.
     """
 

@@ -312,7 +312,7 @@ cdef class RequestStream(Carried):
         listener.requests += 1
         if listener.quota is not None:
             listener.quota.take()
-        if listener.admission.begin(self.exchange, &self.exchange.rank):
+        if listener.admission.begin(self.exchange.rank):
             return loop.push(self)
         if not listener.admission.queue(&self.deadline, self, self.exchange.rank):
             return self.refuse_busy()

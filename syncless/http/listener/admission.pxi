@@ -59,9 +59,8 @@ cdef class Admission:
             return 0
         return self.most_active
 
-    cdef bint may_begin(self, object request, uint8_t* rank) except -1:
-        rank[0] = NORMAL if self.priority is None else request.rank_by(self.priority)
-        if rank[0] == ALWAYS:
+    cdef bint may_begin(self, uint8_t rank) noexcept:
+        if rank == ALWAYS:
             self.exempt += 1
             return True
         return not self.is_full()
@@ -198,9 +197,14 @@ cdef class Admission:
 
     cdef DeadlineNode* late_one(self, int64_t now) except? NULL:
         """Return a node of one of them; NULL if there is none."""
-        cdef DeadlineNode* node = self.deadlines.first(QUEUE_DEADLINE)
+        cdef int64_t[RANKS] patience
+        cdef DeadlineNode* node
+        cdef int rank
+        for rank in range(RANKS):
+            patience[rank] = <int64_t> (self.rule.patience(rank) * 1e9)
+        node = self.deadlines.first(QUEUE_DEADLINE)
         while node != NULL:
-            if now - self.deadlines.began(node) >= <int64_t> (self.rule.patience(node.rank) * 1e9):
+            if now - self.deadlines.began(node) >= patience[node.rank]:
                 return node
             if self.priority is None:               # all others have waited for less
                 return NULL
@@ -209,6 +213,4 @@ cdef class Admission:
 
 
 cdef enum:
-    ALWAYS = 0              # as http/priorities.py has them
-    NORMAL = 2
     LOOK_AGAIN = 5000000    # ns between two looks at the queue at least
