@@ -57,6 +57,8 @@ def pytest_sessionstart(session):
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items):
+    # they search all objects, which are many more once other tests have run in the process
+    items.sort(key=lambda item: item.path.name != "test_leaks.py")
     for item in items:
         if is_wide(item.path, getattr(item, "originalname", "")):
             item.add_marker("wide")

@@ -80,5 +80,5 @@ def test_all_prose_uses_the_words_of_the_trade():
 def test_exception_is_needed(entry, monkeypatch):
     monkeypatch.delitem(prose.ALLOWED, entry)
     start, better = entry
-    found = [each for each in prose.findings(prose.files()) if each.startswith(start)]
+    found = prose.findings([path for path in prose.files() if prose.name_of(path).startswith(start)])
     assert any(each.endswith(f": {better}") for each in found)

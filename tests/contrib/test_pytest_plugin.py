@@ -11,9 +11,9 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 
 
 def run_pytest(folder, tests, *arguments):
-    """(exit status, output)"""
+    """(exit status, output). Of other plugins only those that -p names: some take seconds to import."""
     (folder / "test_it.py").write_text(tests)
-    plugins = "-p pytest_syncless -p no:cacheprovider -p no:anyio -p no:faker".split()
+    plugins = "-p pytest_syncless -p no:cacheprovider".split()
     warnings = "-W error -W ignore::DeprecationWarning".split()
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rsE", *plugins, *warnings, *arguments],
@@ -21,7 +21,7 @@ def run_pytest(folder, tests, *arguments):
         capture_output=True,
         text=True,
         timeout=LONGEST,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )
     return done.returncode, done.stdout + done.stderr
 

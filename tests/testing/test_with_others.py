@@ -305,7 +305,7 @@ def lines_of(said):
 
 def test_processes_of_xdist_run_schedules(tmp_path):
     needs("xdist")
-    status, said = run_pytest(tmp_path, BEGIN + PYTEST, "--schedules=50", "-n2")
+    status, said = run_pytest(tmp_path, BEGIN + PYTEST, "--schedules=50", "-p", "xdist.plugin", "-n2")
     assert status == 1 and "2 failed, 2 passed" in said and "to repeat it: --seed" in said, said
 
 
@@ -314,7 +314,13 @@ def test_pytest_timeout_has_real_time(method, tmp_path):
     needs("pytest_timeout")
     program = BEGIN + "def test_good(): in_two(time.sleep, 3600)"
     status, said = run_pytest(
-        tmp_path, program, "--schedules=50", "--timeout=300", f"--timeout-method={method}"
+        tmp_path,
+        program,
+        "-p",
+        "pytest_timeout",
+        "--schedules=50",
+        "--timeout=300",
+        f"--timeout-method={method}",
     )
     assert status == 0, said
 
@@ -326,13 +332,13 @@ def test_coverage_is_told_of_where_it_keeps_threads_from_being_stopped(core, tmp
         pytest.skip("sys.monitoring is new in Python 3.12")
     (tmp_path / "test_it.py").write_text(BEGIN + UNITTEST)
     (tmp_path / ".coveragerc").write_text(f"[run]\ncore = {core}\n")
-    options = "-q -p pytest_syncless -p no:cacheprovider -p no:anyio -p no:faker --schedules=200"
+    options = "-q -p pytest_syncless -p no:cacheprovider --schedules=200"
     done = subprocess.run(
         [sys.executable, "-m", "coverage", "run", "-m", "pytest", *options.split()],
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )
     told = "threads are not stopped between bytecodes: a debugger or coverage has set a trace function"
     if sys.version_info < (3, 12):
@@ -360,6 +366,7 @@ def add_all(numbers, lock):
     for thread in threads: thread.join()
     assert total[0] == sum(numbers)
 """
+PLUGIN = "-p", "_hypothesis_pytestplugin"
 
 
 def test_hypothesis_shrinks_an_example_and_its_schedule(tmp_path):
@@ -371,13 +378,13 @@ def test_bad(numbers): add_all(numbers, threading.Semaphore(9))
 @given(numbers)
 def test_good(numbers): add_all(numbers, threading.Lock())
 """
-    status, said = run_pytest(tmp_path, BEGIN + HYPOTHESIS + program, "--schedules=200")
+    status, said = run_pytest(tmp_path, BEGIN + HYPOTHESIS + program, *PLUGIN, "--schedules=200")
     assert status == 1 and "1 failed, 1 passed" in said, said
     assert re.search(r"numbers=\[(?=[01, ]*1)[01](, [01]){1,3}\]", said), said
     assert "threads are not stopped" not in said, said
     seed = re.search(r"to repeat it: --seed (\d+)", said)[1]
     status, said = run_pytest(
-        tmp_path, BEGIN + HYPOTHESIS + program, "--schedules=200", "-k", "bad", f"--seed={seed}"
+        tmp_path, BEGIN + HYPOTHESIS + program, *PLUGIN, "--schedules=200", "-k", "bad", f"--seed={seed}"
     )
     assert status == 1 and f"fails with seed {seed}," in said, said
 
@@ -388,6 +395,6 @@ def test_hypothesis_draws_the_seed_of_schedules(tmp_path):
 @given(numbers, st.integers(0, 200))
 def test_bad(numbers, seed): schedules(1, seed=seed)(add_all)(numbers, threading.Semaphore(9))
 """
-    status, said = run_pytest(tmp_path, BEGIN + HYPOTHESIS + program)
+    status, said = run_pytest(tmp_path, BEGIN + HYPOTHESIS + program, *PLUGIN)
     assert status == 1 and re.search(r"numbers=\[(?=[01, ]*1)[01](, [01]){1,3}\]", said), said
     assert "interrupted: total[0] += number" in said, said
