@@ -44,7 +44,7 @@ CHECK = """\
         except ClientError:
             pass
 """
-HANDSHAKE = ("syncless/apps/asgi/exchange.pyx", OFFER, OFFER + CHECK)
+HANDSHAKE = ("syncless/apps/asgi/exchange/websocket.pxi", OFFER, OFFER + CHECK)
 MUTATIONS = [
     Mutation("a response that is replaced goes to a library that has been freed", *LIBRARY),
     Mutation(
@@ -159,9 +159,9 @@ MUTATIONS = [
         "a request that ends keeps its place",
         "syncless/http/connection.pyx",
         "        exchange.run_inline(loop)                # may park; others run meanwhile\n"
-        "        listener.admission.end()\n",
+        "        listener.admission.end(exchange.rank, exchange.started)\n",
         "        exchange.run_inline(loop)                # may park; others run meanwhile\n"
-        "        if not self.stream.gone:\n            listener.admission.end()\n",
+        "        if not self.stream.gone:\n            listener.admission.end(exchange.rank, exchange.started)\n",
     ),
     Mutation(
         "a lock is not tried again after its wait",

@@ -221,7 +221,6 @@ cdef class Turns:
     before may have held it for long."""
     cdef Deadlines deadlines
     cdef readonly Admission admission
-    cdef uint8_t rank
 
     def __cinit__(self, requests, queued, seconds=3600, priorities=None):
         self.deadlines = Deadlines(get_loop())
@@ -229,10 +228,8 @@ cdef class Turns:
         self.deadlines.allow(QUEUE_DEADLINE, <int64_t> (seconds * 1e9))
         self.admission = Admission(self.deadlines, requests, queued, priorities)
 
-    def begin(self, request=None):
-        """As of a request that the priorities rank so."""
-        self.rank = NORMAL
-        return bool(self.admission.begin(request, &self.rank))
+    def begin(self):
+        return bool(self.admission.begin(NORMAL))
 
     def end(self, rank=NORMAL, seconds=0):
         self.admission.end(rank, monotonic_ns() - <int64_t> (seconds * 1e9))
