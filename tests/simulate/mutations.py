@@ -161,7 +161,8 @@ MUTATIONS = [
         "        exchange.run_inline(loop)                # may park; others run meanwhile\n"
         "        listener.admission.end(exchange.rank, exchange.started)\n",
         "        exchange.run_inline(loop)                # may park; others run meanwhile\n"
-        "        if not self.stream.gone:\n            listener.admission.end(exchange.rank, exchange.started)\n",
+        "        if not self.stream.gone:\n"
+        "            listener.admission.end(exchange.rank, exchange.started)\n",
     ),
     Mutation(
         "a lock is not tried again after its wait",
