@@ -8,6 +8,7 @@ from syncless.asyncio.backgroundloop import await_
 from syncless.io import socket
 from syncless.shared import publish
 from syncless.wsgi import Server, hold
+from tests import needs
 from tests.http.test_websocket import HANDSHAKE, frame
 from tests.waiting import eventually
 
@@ -233,6 +234,7 @@ def test_other_asgi_servers_get_messages_that_they_know(background):
     assert sent[1]["body"].startswith(b"retry: ") and b"data: one\n" in sent[2]["body"]
 
 
+@needs.HTTP2
 @pytest.mark.parametrize("application", [app, wsgi])
 def test_event_stream_over_http2(connect, application):
     server, client = connect(application)
@@ -265,6 +267,7 @@ def client_events(client):
     return wait
 
 
+@needs.HTTP2
 @pytest.mark.parametrize("application", [app, wsgi])
 def test_websocket_over_http2(connect, application):
     pytest.importorskip("websockets")
