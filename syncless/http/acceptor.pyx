@@ -166,7 +166,7 @@ cdef class Acceptor(Watcher):
         cdef Listener listener = self.listener
         cdef char text[INET6_ADDRSTRLEN]
         cdef bint full
-        cdef int fd, port, _, limit = 0 if self.takes_all else listener.limits.connections
+        cdef int fd, port, error, _, limit = 0 if self.takes_all else listener.limits.connections
         if self.closed or self.paused:
             return 0
         for _ in range(ACCEPT_BATCH):
@@ -176,13 +176,14 @@ cdef class Acceptor(Watcher):
                 return 0  # the rest waits in the backlog; a connection that closes or falls idle pushes us
             fd = syncless_accept(self.fd, text, &port, &self.last)
             if fd < 0:
-                if errno == EINTR or errno == ECONNABORTED or errno == EPROTO or errno == EPERM:
+                error = errno
+                if error == EINTR or error == ECONNABORTED or error == EPROTO or error == EPERM:
                     continue
-                if errno == EINVAL:
+                if error == EINVAL:
                     return 0                    # the master has shut the socket down: nobody comes any more
-                if errno == EAGAIN:
-                    loop.fds.arm(self.fd, READ)
-                elif self.shortage(loop, errno):
+                if error == EAGAIN or not is_ready(self.fd, READ):
+                    loop.fds.arm(self.fd, READ)  # without a descriptor left it fails where nobody waits, too
+                elif self.shortage(loop, error):
                     continue
                 return 0
             try:

@@ -141,7 +141,7 @@ static int is_ready(int listener) {
 /* Accepts what has come, up to a batch; how many there were. A thread that comes out of its handler when the
    server has stopped accepts nothing: the number may be that of another socket. */
 int accept_some(struct thread *t, int index) {
-    int listener = t->server->listeners[index], n, fd;
+    int listener = t->server->listeners[index], n, fd, error;
     int most = t->server->draining ? 0 : t->server->limits.connections;
     for (n = 0; n < ACCEPT_BATCH && !atomic_load_explicit(&t->server->quit, memory_order_relaxed); n++) {
         struct sockaddr_storage from;
@@ -155,9 +155,10 @@ int accept_some(struct thread *t, int index) {
         if (fd < 0) {
             if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO || errno == EPERM)
                 continue;
-            if (errno == EAGAIN || errno == EINVAL)
-                return n;
-            if (shortage(t, errno))
+            error = errno;
+            if (error == EAGAIN || error == EINVAL || !is_ready(listener))
+                return n; /* without a descriptor left, accept4() fails where nobody waits, too */
+            if (shortage(t, error))
                 continue;
             return n;
         }

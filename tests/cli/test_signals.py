@@ -86,7 +86,7 @@ def test_number_of_workers_cannot_be_changed_where_there_are_none(terminal, tmp_
 
 
 FIRST = """
-import ctypes, os, signal, subprocess, sys
+import ctypes, os, signal, subprocess, sys, time
 from syncless.server.program.firstprocess import begin_in_child
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: it gets orphans, as process 1 does
 getpid, os.getpid = os.getpid, lambda: 1
@@ -96,7 +96,7 @@ signal.signal(signal.SIGUSR1, lambda *_: print("usr1", flush=True))
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
 print([subprocess.run(["sh", "-c", "(exit 4 &); exit 3"]).returncode for _ in range(5)], flush=True)
 while True:
-    signal.pause()
+    time.sleep(0.1)  # pause() would miss a signal that comes just before it
 """
 
 

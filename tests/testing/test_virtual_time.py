@@ -79,12 +79,14 @@ def test_time_stands_still_during_a_call_in_another_thread():
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="Linux tells what threads do")
 def test_a_call_in_another_thread_that_computes_is_no_wait():
-    """On a busy machine it takes long, too. One that sleeps is one."""
+    """On a busy machine it takes long, too. One that waits for what another tasklet gives back is one."""
     check("""
+    import _thread
     import time
     import syncless
     from syncless._core.cpython.functions import original_of
-    really_sleep, spent = original_of(time.sleep), original_of(time.thread_time)
+    held, spent = original_of(_thread.allocate_lock)(), original_of(time.thread_time)
+    held.acquire()
     from syncless.patches import patch_all
     patch_all()
     from syncless.testing import virtualtime
@@ -92,10 +94,10 @@ def test_a_call_in_another_thread_that_computes_is_no_wait():
     def compute():
         while spent() < 0.05:
             pass
-    for call, outside in (compute, set()), (lambda: really_sleep(0.1), {"calls in OS threads"}):
+    for call, outside in (compute, set()), (lambda: held.acquire(timeout=20), {"calls in OS threads"}):
         clock = virtualtime.Clock()
         with virtualtime.clock_on(clock):
-            other = syncless.spawn(lambda: None)
+            other = syncless.spawn(held.release if outside else lambda: None)
             syncless.run_in_thread(call)
             assert other.done() is bool(outside) and clock.outside == outside, (call, clock.outside)
             other.join()
