@@ -52,7 +52,7 @@ def test_frozen_program_serves(tmp_path):
         *get_hook_dirs(),
     ]
     subprocess.run(
-        [sys.executable, "-m", "PyInstaller", *options, "program.py"], cwd=tmp_path, timeout=300, check=True
+        [sys.executable, "-m", "PyInstaller", *options, "program.py"], cwd=tmp_path, timeout=1800, check=True
     )
     done = subprocess.run(
         [str(tmp_path / "dist/program/program")], cwd="/", capture_output=True, text=True, timeout=60
