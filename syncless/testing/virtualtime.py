@@ -60,7 +60,7 @@ _sleep = original_of(time.sleep)
 _process_time_ns, _thread_time_ns = original_of(time.process_time_ns), original_of(time.thread_time_ns)
 _time_ns = original_of(time.time_ns)
 _monotonic_ns = original_of(time.monotonic_ns)
-_current_frames = original_of(sys._current_frames)
+_current_frames, _get_ident = original_of(sys._current_frames), original_of(_thread.get_ident)
 
 
 class Clock:
@@ -96,6 +96,11 @@ class Clock:
         if self._looks > LOOKS:
             set_virtual(get_virtual() + (self._looks - LOOKS) * MILLISECOND)
         return get_virtual()
+
+    def is_of_this_thread(self) -> bool:
+        """Return whether this thread has this clock, or runs a call for one that has."""
+        ident = _get_ident()
+        return ident == self._loop.thread_id or ident in threads.workers
 
     def _when_idle(self, loop: Loop) -> None:
         """Before each poll."""
@@ -183,6 +188,12 @@ def is_on() -> bool:
     return _clock is not None
 
 
+def _is_off() -> bool:
+    """Return whether this thread reads the system's clock."""
+    clock = _clock  # another thread may turn it off meanwhile
+    return clock is None or not clock.is_of_this_thread()
+
+
 def _now() -> int:
     return active_clock().monotonic_ns()
 
@@ -256,14 +267,14 @@ def clocks_replaced() -> Iterator[None]:
 
 def _unless_off(function: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
     def either(*args: Any, **kwargs: Any) -> Any:
-        return (original if _clock is None else function)(*args, **kwargs)
+        return (original if _is_off() else function)(*args, **kwargs)
 
     return either
 
 
 def _method_unless_off(method: Callable[..., Any], before: Any) -> Callable[..., Any]:
     def either(cls: type, *args: Any, **kwargs: Any) -> Any:
-        if _clock is None:
+        if _is_off():
             return before.__get__(None, cls)(*args, **kwargs)
         return method(cls, *args, **kwargs)
 

@@ -104,6 +104,33 @@ def test_a_call_in_another_thread_that_computes_is_no_wait():
     """)
 
 
+def test_other_threads_have_the_clock_of_the_system():
+    """Their sleeps end, and those of the test take no time; a call for the test reads the test's clock."""
+    check("""
+    import _thread, time
+    import syncless
+    from syncless._core.cpython.functions import original_of
+    from syncless.patches import patch_all
+    patch_all()
+    from syncless.testing import virtual_time
+    took, ended = [], original_of(_thread.allocate_lock)()
+    ended.acquire()
+    def sleeps():
+        before = time.monotonic(), time.time()
+        time.sleep(0.001)
+        took.append(min(time.monotonic() - before[0], time.time() - before[1]))
+    with virtual_time():
+        began = time.monotonic()
+        original_of(_thread.start_new_thread)(lambda: sleeps() or ended.release(), ())
+        syncless.run_in_thread(ended.acquire)
+        assert 0.001 <= took[0] < 3600 and time.monotonic() == began
+        syncless.run_in_thread(sleeps)
+        assert took[1] == 0 and time.monotonic() == began
+        time.sleep(3600)
+        assert time.monotonic() == began + 3600
+    """)
+
+
 def test_advance_and_until_idle():
     check("""
     import time

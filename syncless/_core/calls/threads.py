@@ -32,7 +32,7 @@ T = TypeVar("T")
 # The interpreter's own, whatever is put in their place (syncless.patches, a debugger).
 start_os_thread, new_os_lock = own_function(_thread, "start_new_thread"), _thread.allocate_lock
 _put, _get = original_of(SimpleQueue.put), original_of(SimpleQueue.get)
-_sigmask = _signal.pthread_sigmask
+_sigmask, _get_ident = _signal.pthread_sigmask, original_of(_thread.get_ident)
 
 FAULTS = {"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGTRAP"}
 HELD_BACK = sorted(_signal.valid_signals() - {getattr(_signal, name) for name in FAULTS})
@@ -46,6 +46,9 @@ _pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 """All that there are."""
 _used: set[ThreadPool] = set()
 """Those that have threads, or have had some until the last fork, which looks at no others."""
+
+workers: set[int] = set()
+"""The threads of all pools, by their get_ident()."""
 
 settle: Callable[[Callable[[], bool]], object] | None = None
 """settle(has_ended) is called in a tasklet that has given a call to a pool, before it waits: virtual time
@@ -251,6 +254,8 @@ class ThreadPool:
         _sigmask(_signal.SIG_BLOCK, HELD_BACK)
         waker = _Waker()
         waker.number = _thread.get_native_id()
+        ident = _get_ident()
+        workers.add(ident)
         while (job := self._next(waker)) is not None:
             if not job.abandoned:
                 _sigmask(_signal.SIG_SETMASK, job.mask)
@@ -267,6 +272,7 @@ class ThreadPool:
             if job.place is not None:
                 job.place.release()
             del job
+        workers.discard(ident)
 
     def _next(self, waker: _Waker) -> _Job | None:
         """Return the next job, or None if the thread must end, such as after IDLE_SECONDS without a job."""
