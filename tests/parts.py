@@ -358,6 +358,8 @@ def run(part: Part) -> Result:
     seconds = part.seconds or SECONDS
     began = time.monotonic()
     say(f"{part.name}: {part.does}")
+    # `make check ARGS=...` would give its variables to each make of a part
+    surroundings = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
     # another part may run beside it
     processes = {} if part.alone else {"SYNCLESS_TEST_PROCESSES": str(processors() * 3 // 2)}
     with result.log.open("wb") as log:
@@ -367,7 +369,7 @@ def run(part: Part) -> Result:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "SYNCLESS_TEST_COUNTS": str(counts.absolute()), **processes},
+            env={**surroundings, "SYNCLESS_TEST_COUNTS": str(counts.absolute()), **processes},
             start_new_session=True,
         )
         if part.aside:  # where Linux weighs sessions, a process is nice only to the others of its own

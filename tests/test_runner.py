@@ -174,6 +174,14 @@ def test_a_part_that_cannot_run_has_failed_where_all_must(checked):
     assert status == 1 and "failed: elsewhere" in told
 
 
+def test_variables_of_make_check_are_not_those_of_its_parts(checked, tmp_path, monkeypatch):
+    """As of `make check ARGS="--only part"`."""
+    (tmp_path / "Makefile").write_text("part:\n\t@test -z '$(ARGS)'\n")
+    monkeypatch.setenv("MAKEFLAGS", " -- ARGS=--only\\ part")
+    monkeypatch.setenv("MAKELEVEL", "1")
+    assert checked(part("made", f"make -f {tmp_path}/Makefile part"))[0] == 0
+
+
 @pytest.mark.parametrize(("each", "status"), [(2, 0), (3, 1)])
 def test_flaky_tests_of_all_parts_are_counted_together(checked, each, status):
     def counts(name):
