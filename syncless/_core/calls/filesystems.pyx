@@ -20,8 +20,15 @@ a path whose file system is not known yet belongs to its mount point, which the 
 the file system.
 
 A file system is known by its device number. The device of a path is that of its directory as it is written,
-which is looked up once in a thread and remembered; of a descriptor it is asked for without contact to a
-server (AT_STATX_DONT_SYNC).
+which is looked up once and remembered; of a descriptor it is asked for without contact to a server
+(AT_STATX_DONT_SYNC).
+
+Fact: a program that walks a tree, or asks for files of directories that do not exist, meets a new directory
+at each call, and a thread for each look made pytest in a large folder four times as slow. Decision: the
+kernel is asked first for what it has in memory (openat2 with RESOLVE_CACHED, Linux 5.12), which asks no
+server. Directories that do not exist are `nowhere`, on trial as a file system is. Danger: for the root of a
+mount, and after "..", the kernel asks the server all the same; so these, and symbolic links, which may lead
+to them, are left to threads. Guarded by tests/core/test_filesystems.py::test_directories_in_memory.
 
 Fact: sendfile waits for the disk, with all tasklets of the thread, if the bytes are not in memory. Decision:
 look first, at both ends of the part, and have a thread read what is not there. Price: two system calls for
@@ -31,6 +38,7 @@ each megabyte. Guarded by tests/http/test_static.py::test_large_file_is_brought_
 import os
 
 from cpython.object cimport PyObject
+from libc.errno cimport ENOENT, ENOTDIR, errno
 from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t
 from libc.string cimport memset
@@ -75,6 +83,11 @@ cdef extern from *:
         return 0;
     }
 
+    #ifdef __linux__
+    #include <sys/syscall.h>
+    #endif
+    #include <unistd.h>
+
     #if SYNCLESS_STATX
     static int syncless_look(int fd, const char *path, int fresh, SynclessKind *kind) {
         struct statx about;
@@ -100,6 +113,31 @@ cdef extern from *:
         return 0;
     }
     #endif
+
+    /* 0: there is such a directory; 1: there is none; -1: the kernel would have to ask for it. */
+    static int syncless_look_in_memory(const char *path, SynclessKind *kind) {
+    #if SYNCLESS_OPENAT2 && SYNCLESS_STATX
+        static int refused;
+        struct { unsigned long long flags, mode, resolve; } how = {
+            O_PATH | O_DIRECTORY | O_CLOEXEC, 0, 0x20 /* RESOLVE_CACHED */ | 0x04 /* RESOLVE_NO_SYMLINKS */
+        };
+        int fd, failed;
+        if (refused)
+            return -1;
+        fd = (int) syscall(437 /* openat2 */, AT_FDCWD, path, &how, sizeof how);
+        if (fd < 0) {
+            refused = errno == ENOSYS || errno == EPERM || errno == EINVAL;
+            return errno == ENOENT || errno == ENOTDIR ? 1 : -1;
+        }
+        failed = syncless_look(fd, "", 0, kind);
+        close(fd);
+        return failed;
+    #else
+        (void) path;
+        (void) kind;
+        return -1;
+    #endif
+    }
 
     static inline const char *syncless_last_slash(const char *text, size_t size) {
         while (size && text[size - 1] != '/')
@@ -132,6 +170,7 @@ cdef extern from *:
     const char* syncless_text(object path) noexcept
     int AT_FDCWD
     int syncless_look(int fd, const char* path, int fresh, Kind* kind) nogil
+    int syncless_look_in_memory(const char* path, Kind* kind) nogil
     long syncless_count_waits() noexcept nogil
     int syncless_is_turn(long long turn) noexcept nogil
 
@@ -162,6 +201,7 @@ cdef str latest_directory = None        # a key of `directories`: most paths are
 cdef FileSystem latest_there = None     # its value
 cdef dict shares = {}                   # mount point -> Share, for paths whose file system is not known
 cdef object elsewhere = Share(THREADS)  # for calls on no file system
+cdef FileSystem nowhere                 # of paths whose directory does not exist
 
 
 
@@ -186,6 +226,9 @@ cdef class FileSystem:
         quick = any([trial.left == 0 for trial in self.trials.values()])
         state = 'slow' if self.slow else 'quick' if quick else 'on trial'
         return f"<FileSystem {self.device >> 32}:{self.device & 0xffffffff} {state}>"
+
+
+nowhere = FileSystem(0)
 
 
 cdef bint is_quick(int64_t ns, bint in_thread) noexcept nogil:
@@ -251,7 +294,7 @@ def forget_file_systems() -> None:
     """All are on trial again."""
     global slow_count, latest
     cdef FileSystem system
-    for system in devices.values():
+    for system in (*devices.values(), nowhere):
         system.trials.clear()
         system.slow = 0                 # a database may keep it
     forget_files()
@@ -437,10 +480,40 @@ cdef FileSystem of_path(object path, bint listed, object dir_fd):
         return None
     found = PyDict_GetItemWithError(directories, key)
     if found == NULL:
-        return None
+        return in_memory(key)
     if size >= 0:
         latest_directory, latest_there = key, <FileSystem> found
     return <FileSystem> found
+
+
+cdef FileSystem in_memory(str directory):
+    """That of a directory of which the kernel knows without asking its file system; None if it does not, or
+    if the file system is new."""
+    cdef Kind kind
+    cdef int found
+    cdef str name = directory.rstrip("/")
+    if not name or name.endswith(".") or "\0" in name:
+        return None
+    points = mount_points()
+    plain = name[0] == "/" and "//" not in name and "/." not in name
+    if not points or (name if plain else os.path.abspath(name)) in points:
+        return None
+    encoded = os.fsencode(name)
+    found = syncless_look_in_memory(encoded, &kind)
+    if found:
+        return nowhere if found > 0 else None
+    system = devices.get(kind.device)
+    if system is not None:
+        remember(directory, system)
+    return system
+
+
+cdef int remember(str directory, FileSystem system) except -1:
+    if len(directories) >= room:
+        directories.clear()
+    forget_latest()
+    directories[directory] = system
+    return 0
 
 
 cdef int64_t fresh_ns(int fd) noexcept:
@@ -494,7 +567,7 @@ def _measured(directory, int fd, key, function, tuple args, dict kwargs):
     """In a thread: the call, and before it how long its file system takes to tell what stands there, past any
     cache."""
     cdef Kind kind
-    cdef int failed
+    cdef int error = 0
     cdef int64_t spent
     cdef FileSystem system
     cdef Trial trial
@@ -506,16 +579,17 @@ def _measured(directory, int fd, key, function, tuple args, dict kwargs):
         name = encoded
     with nogil:
         spent = begin_in_thread()
-        failed = syncless_look(fd if fd >= 0 else AT_FDCWD, name, True, &kind)
+        if syncless_look(fd if fd >= 0 else AT_FDCWD, name, True, &kind):
+            error = errno
         spent = took(spent)
-    if failed or not kind.file:
+    if error == ENOENT or error == ENOTDIR:
+        system = nowhere
+    elif error or not kind.file:
         return function(*args, **kwargs)
-    system = of_device(kind.device)
-    if fd < 0:
-        if len(directories) >= room:
-            directories.clear()
-        forget_latest()
-        directories[directory] = system
+    else:
+        system = of_device(kind.device)
+        if fd < 0:
+            remember(directory, system)
     trial = system.trial_of(key)
     if spent > SLOW_NS:
         trial.answered(SLOW_NS + LOCK_NS + 1, True)
