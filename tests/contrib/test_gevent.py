@@ -440,7 +440,7 @@ def test_order_of_greenlets_is_gevents(tmp_path):
     )
 
 
-def test_threads_and_greenlets_share_one_hub(tmp_path):
+def test_greenlets_share_a_hub_with_threads_and_signals_with_the_main_thread(tmp_path):
     check_unchanged(
         tmp_path,
         """
@@ -457,6 +457,11 @@ def test_threads_and_greenlets_share_one_hub(tmp_path):
             other.start()
             other.join()
         assert False in hubs
+        import signal
+        handled = gevent.event.AsyncResult()
+        before = gevent.spawn(signal.signal, signal.SIGUSR1, signal.SIG_IGN).get()
+        gevent.get_hub().loop.run_callback(lambda: handled.set(signal.signal(signal.SIGUSR1, before)))
+        assert handled.get() == signal.SIG_IGN
         """,
     )
 
