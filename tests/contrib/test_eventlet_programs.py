@@ -45,6 +45,7 @@ PROGRAMS = {
         print(sum(answers))
     """,
     "oslo_service": """
+        import os, signal
         from oslo_config import cfg
         from oslo_service import loopingcall, service
         ticks, looks = [], []
@@ -56,7 +57,7 @@ PROGRAMS = {
             def end(self):
                 while len(ticks) < 20:
                     eventlet.sleep(0.001)
-                launcher.stop()
+                os.kill(os.getpid(), signal.SIGTERM)
         launcher = service.launch(cfg.ConfigOpts(), Ticks(), restart_method="reload")
         launcher.wait()
         def look():
@@ -65,6 +66,32 @@ PROGRAMS = {
                 raise loopingcall.LoopingCallDone("done")
         assert loopingcall.FixedIntervalLoopingCall(look).start(0.001).wait() == "done"
         print(len(ticks[:20]) + len(looks))
+    """,
+    "oslo_messaging": """
+        import oslo_messaging
+        from oslo_config import cfg
+        present = most = 0
+        class Service:
+            def double(self, context, number):
+                global present, most
+                present += 1
+                most = max(most, present)
+                time.sleep(0.1)
+                present -= 1
+                return number * 2
+        cfg.CONF([])
+        bus = oslo_messaging.get_rpc_transport(cfg.CONF, "kombu+memory:////")
+        target = oslo_messaging.Target(topic="doubles", server="here")
+        server = oslo_messaging.get_rpc_server(bus, target, [Service()], executor="eventlet")
+        server.start()
+        client = oslo_messaging.get_rpc_client(bus, oslo_messaging.Target(topic="doubles"))
+        def ask(number):
+            return client.call({}, "double", number=number) == number * 2
+        answers = list(eventlet.GreenPool(40).imap(ask, range(40)))
+        assert most > 1
+        server.stop()
+        server.wait()
+        print(sum(answers))
     """,
     "os_ken": """
         from os_ken.lib import hub
