@@ -63,8 +63,7 @@ cdef class Turn(Tasklet):
 
 
 cpdef bint in_hub() noexcept:
-    cdef Loop loop = get_loop()
-    return loop.current is None or isinstance(loop.current, Turn)
+    return is_in_hub(get_loop())
 
 
 def switch_to(Tasklet tasklet not None, args, kwargs):

@@ -8,6 +8,7 @@ from collections import deque
 from queue import Empty, Full
 
 from cpython.object cimport PyObject
+from cython cimport final
 from libc.stdint cimport int64_t
 
 from syncless._core cimport timeout as clocks
@@ -18,7 +19,7 @@ from syncless._core.scheduler cimport WOKEN, BaseTasklet
 from syncless._core.threadloop cimport get_loop
 from syncless._core.wait cimport sync
 from syncless._core.wait.waitqueue cimport WaitQueue, is_queued, queue_pop, queue_remove, waits
-from syncless.eventlet._greenlet cimport in_hub
+from syncless.eventlet._greenlet cimport in_hub, is_in_hub
 
 from syncless.eventlet import _greenlet
 from syncless.eventlet.support import greenlets
@@ -419,10 +420,11 @@ cdef class Timeout(clocks.Timeout):
             # after what is ready now, in the order of making: a timer of the loop would come before
             error = self if self.other is None else self.other
             self.call = _greenlet.find_hub().schedule_call_global(0, greenlets.getcurrent().throw, error)
-        elif not in_hub():
+        elif not is_in_hub(get_loop()):
             clocks.Timeout._start(self)
         return 0
 
+    @final
     cdef bint clock_runs(self) except -1:
         return self.timer.index >= 0 or (self.call is not None and self.call.pending)
 

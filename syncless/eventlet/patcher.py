@@ -15,7 +15,8 @@ from typing import Any
 
 from syncless import patches
 from syncless._core.cpython.functions import original_of
-from syncless.eventlet.support import currentthread
+from syncless.eventlet.support import currentthread, greenlets
+from syncless.patches import signals
 
 __all__ = ["import_patched", "inject", "is_monkey_patched", "monkey_patch", "original"]
 
@@ -74,6 +75,9 @@ def monkey_patch(**on: bool | None) -> None:
         currentthread.watch()
     if "MySQLdb" in chosen and (on.get("MySQLdb") or "MySQLdb" in sys.modules):
         _patch_mysqldb()
+
+
+signals.in_its_thread.append(lambda tasklet: isinstance(tasklet, (greenlets.greenlet, greenlets.Turn)))
 
 
 def _patch_mysqldb() -> None:

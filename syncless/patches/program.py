@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from syncless.patches import AREAS, OFF, CannotPatch, describe, patch_all
-from syncless.tools import aliases
+from syncless.tools import aliases, former
 from syncless.tools.blockers import Blockers
 
 USAGE = """usage: python -m syncless run [option ...] program.py [argument ...]
@@ -99,6 +99,7 @@ def run(arguments: list[str]) -> int:
         return 2
     for library, ours in dialects.items():
         aliases.install(library, ours)
+    former.tell_of_concurrence()
     if "--describe" in options:
         print(describe(), file=sys.stderr)
     if "--blockers" in options:  # patching is none

@@ -63,6 +63,19 @@ _more_wakeups: weakref.WeakKeyDictionary[Tasklet[Any], tuple[int, bool]] = weakr
 """The same for other tasklets, which run a loop that only knows OS threads."""
 
 
+in_its_thread: list[Callable[[Tasklet[Any]], bool]] = []
+"""Whether a tasklet is no thread of its own for the program: greenlets of eventlet and gevent are in that of
+the hub."""
+
+
+def _hears_signals() -> bool:
+    """Return whether this code may set handlers."""
+    me = current()
+    if is_main_thread():
+        return True
+    return me is not None and main_tasklet() is not None and any(asks(me) for asks in in_its_thread)
+
+
 class Handler:
     """Calls a handler of the program."""
 
@@ -121,7 +134,7 @@ def _shown(handler: Any) -> Any:
 
 def set_signal(signalnum: int, handler: Any) -> Any:
     """Set a handler like signal.signal; the handler interrupts the main tasklet."""
-    if not is_main_thread():
+    if not _hears_signals():
         raise ValueError("signal only works in main thread of the main interpreter")
     new = Handler(handler) if callable(handler) else handler
     old = _getsignal(signalnum)
@@ -141,7 +154,7 @@ def getsignal(signalnum: int) -> Any:
 def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
     """Set the program's descriptor, like signal.set_wakeup_fd. The loop has its own, and also writes to this
     one."""
-    if not is_main_thread():
+    if not _hears_signals():
         raise ValueError("set_wakeup_fd only works in main thread of the main interpreter")
     return _take_wakeup_fd(fd, warn_on_full_buffer)
 

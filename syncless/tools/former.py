@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 
@@ -21,3 +22,22 @@ def teller(module: str, today: dict[str, str], rest: str = "") -> Callable[[str]
         )
 
     return tell
+
+
+class _Concurrence:
+    """Finds nothing, and says what to use in place of a library that exists for Python 2 only."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> None:
+        if name == "concurrence":
+            raise ModuleNotFoundError(
+                "No module named 'concurrence', which is for Python 2: use syncless.stackless for its "
+                "tasklets and channels and the standard library for its I/O now, see "
+                "docs/moving/stackless.md",
+                name=name,
+            )
+
+
+def tell_of_concurrence() -> None:
+    """From now on, ``import concurrence`` tells what to use now, unless something of that name is there."""
+    if not any(isinstance(finder, _Concurrence) for finder in sys.meta_path):
+        sys.meta_path.append(_Concurrence())  # type: ignore[arg-type]

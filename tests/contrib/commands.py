@@ -4,8 +4,22 @@ import os
 import re
 import signal
 import subprocess
+import sys
 
 from tests.waiting import eventually
+
+RUN = [sys.executable, "-W", "ignore", "-m", "syncless", "run"]
+"""The command for an unchanged program."""
+
+
+def output_of(folder, code, **variables):
+    """What the program says under `syncless run` before it ends without an error."""
+    (folder / "program.py").write_text(code)
+    command = [*RUN, str(folder / "program.py")]
+    environment = {**os.environ, **variables}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 class Command:

@@ -2,16 +2,11 @@
 
 import importlib.util
 import os
-import signal
-import subprocess
-import sys
 import textwrap
 
 import pytest
 
-from tests.contrib.commands import Command
-from tests.contrib.test_gevent_programs import TASKS
-from tests.patches.servers import postgresql, redis
+from tests.contrib.commands import output_of
 
 BEGIN = """
 import eventlet; eventlet.monkey_patch()
@@ -50,6 +45,7 @@ PROGRAMS = {
         print(sum(answers))
     """,
     "oslo_service": """
+        import os, signal
         from oslo_config import cfg
         from oslo_service import loopingcall, service
         ticks, looks = [], []
@@ -61,7 +57,7 @@ PROGRAMS = {
             def end(self):
                 while len(ticks) < 20:
                     eventlet.sleep(0.001)
-                launcher.stop()
+                os.kill(os.getpid(), signal.SIGTERM)
         launcher = service.launch(cfg.ConfigOpts(), Ticks(), restart_method="reload")
         launcher.wait()
         def look():
@@ -70,6 +66,32 @@ PROGRAMS = {
                 raise loopingcall.LoopingCallDone("done")
         assert loopingcall.FixedIntervalLoopingCall(look).start(0.001).wait() == "done"
         print(len(ticks[:20]) + len(looks))
+    """,
+    "oslo_messaging": """
+        import oslo_messaging
+        from oslo_config import cfg
+        present = most = 0
+        class Service:
+            def double(self, context, number):
+                global present, most
+                present += 1
+                most = max(most, present)
+                time.sleep(0.1)
+                present -= 1
+                return number * 2
+        cfg.CONF([])
+        bus = oslo_messaging.get_rpc_transport(cfg.CONF, "kombu+memory:////")
+        target = oslo_messaging.Target(topic="doubles", server="here")
+        server = oslo_messaging.get_rpc_server(bus, target, [Service()], executor="eventlet")
+        server.start()
+        client = oslo_messaging.get_rpc_client(bus, oslo_messaging.Target(topic="doubles"))
+        def ask(number):
+            return client.call({}, "double", number=number) == number * 2
+        answers = list(eventlet.GreenPool(40).imap(ask, range(40)))
+        assert most > 1
+        server.stop()
+        server.wait()
+        print(sum(answers))
     """,
     "os_ken": """
         from os_ken.lib import hub
@@ -109,109 +131,5 @@ def where(library):
 
 @pytest.mark.parametrize("library", PROGRAMS)
 def test_library_for_eventlet_gives_all_answers(tmp_path, library):
-    variables = {**os.environ, "PYTHONPATH": where(library), "OSKEN_HUB_TYPE": "eventlet"}
-    (tmp_path / "program.py").write_text(BEGIN + textwrap.dedent(PROGRAMS[library]))
-    command = [sys.executable, "-W", "ignore", "-m", "syncless", "run", str(tmp_path / "program.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=variables)
-    assert done.returncode == 0 and done.stdout == "40\n", done.stdout + done.stderr
-
-
-@pytest.fixture
-def begin(tmp_path):
-    """begin(code, *arguments) -> a Command: `syncless run` of a file or module in the folder of the test."""
-    running = []
-
-    def begin(code, *arguments, name="program.py"):
-        (tmp_path / name).write_text(code)
-        command = [sys.executable, "-W", "ignore", "-m", "syncless", "run", *arguments]
-        running.append(Command(tmp_path, command))
-        return running[-1]
-
-    yield begin
-    for each in running:
-        each.end(signal.SIGKILL)
-
-
-SOCKETS = """
-import flask, flask_socketio, socketio, threading
-app = flask.Flask(__name__)
-sockets = flask_socketio.SocketIO(app, async_mode="eventlet")
-
-@sockets.on("ask")
-def answer(number):
-    sockets.sleep(0.01)
-    return number * 2
-
-port = free_port()
-threading.Thread(target=sockets.run, args=(app, "127.0.0.1", port), daemon=True).start()
-def asks(transport, number):
-    client = socketio.Client()
-    while not client.connected:
-        try:
-            client.connect(f"http://127.0.0.1:{port}", transports=[transport], wait_timeout=50)
-        except socketio.exceptions.ConnectionError:
-            eventlet.sleep(0.01)
-    try:
-        return client.call("ask", number, timeout=50) == number * 2
-    finally:
-        client.disconnect()
-for transport in ("polling", "websocket"):
-    answers = eventlet.GreenPool(20).imap(asks, [transport] * 20, range(20))
-    print(transport, sum(answers), flush=True)
-"""
-
-
-def test_flask_socketio_answers_in_its_mode_for_eventlet(begin):
-    for module in ("flask_socketio", "socketio", "websocket"):
-        pytest.importorskip(module, reason=f"{module} is not installed")
-    server = begin(BEGIN + SOCKETS, "program.py")
-    server.says("polling 20\n")
-    server.says("websocket 20\n")
-
-
-def test_celery_runs_tasks_in_its_pool_for_eventlet(begin):
-    celery = pytest.importorskip("celery", reason="Celery is not installed: pip install 'celery[redis]'")
-    with redis() as port:
-        url = f"redis://127.0.0.1:{port}/0"
-        options = ["-A", "tasks", "worker", "-P", "eventlet", "-c", "50", "-l", "INFO", "--without-mingle"]
-        worker = begin(TASKS.format(url=url), "-m", "celery", *options, name="tasks.py")
-        worker.says("ready")
-        with celery.Celery("client", broker=url, backend=url, set_as_current=False) as app:
-            results = [app.send_task("tasks.meet") for _ in range(50)]
-            assert max(result.get(timeout=60) for result in results) > 1
-        assert worker.end(signal.SIGTERM) == 0, worker.said()
-
-
-QUERIES = """
-import psycogreen.{library}, psycopg2
-psycogreen.{library}.patch_psycopg()
-present = most = 0
-def ask(number):
-    global present, most
-    with psycopg2.connect(host="127.0.0.1", port={port}, user="postgres") as connection:
-        present += 1
-        most = max(most, present)
-        with connection.cursor() as cursor:
-            cursor.execute("select %s * 2 from pg_sleep(0.1)", (number,))
-            (answer,) = cursor.fetchone()
-        present -= 1
-    connection.close()
-    return answer == number * 2
-print(sum({pool}(ask, range(20))), most > 1)
-"""
-POOLS = {
-    "eventlet": "import eventlet; eventlet.monkey_patch(); pool = eventlet.GreenPool(20).imap",
-    "gevent": "import gevent.monkey, gevent.pool; gevent.monkey.patch_all(); pool = gevent.pool.Pool(20).map",
-}
-
-
-@pytest.mark.parametrize("library", POOLS)
-def test_psycogreen_lets_others_run_while_a_query_runs(tmp_path, library):
-    for module in ("psycogreen", "psycopg2", *(["gevent"] if library == "gevent" else [])):
-        pytest.importorskip(module, reason=f"{module} is not installed")
-    with postgresql() as port:
-        code = POOLS[library] + QUERIES.format(library=library, port=port, pool="pool")
-        (tmp_path / "program.py").write_text(code)
-        command = [sys.executable, "-W", "ignore", "-m", "syncless", "run", str(tmp_path / "program.py")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert done.stdout == "20 True\n", done.stdout + done.stderr
+    code = BEGIN + textwrap.dedent(PROGRAMS[library])
+    assert output_of(tmp_path, code, PYTHONPATH=where(library), OSKEN_HUB_TYPE="eventlet") == "40\n"

@@ -122,7 +122,7 @@ def test_sockets_and_servers_of_gevent_serve_tasklets():
     """)
 
 
-def test_descriptor_that_is_closed_under_its_watcher_ends_that_watcher_alone():
+def test_watcher_keeps_its_descriptor_until_that_is_closed():
     check("""
         reading, writing = os.pipe()
         watcher, calls = gevent.get_hub().loop.io(reading, 1), []
@@ -131,10 +131,19 @@ def test_descriptor_that_is_closed_under_its_watcher_ends_that_watcher_alone():
             if len(calls) == 1:
                 os.close(reading)
         watcher.start(called)
+        for name in ("fd", "events", "priority"):
+            try:
+                setattr(watcher, name, 2)
+            except AttributeError as error:
+                assert "of an active watcher cannot be changed" in str(error)
+            else:
+                raise AssertionError(name)
         os.write(writing, b"x")
         while watcher.active:
             gevent.sleep(0.001)
         assert len(calls) == 2
+        watcher.fd, watcher.events, watcher.priority = writing, 2, 2
+        assert (watcher.fd, watcher.events_str, watcher.priority) == (writing, "WRITE", 2)
         assert gevent.spawn(square, 2).get() == 4
     """)
 
@@ -431,7 +440,7 @@ def test_order_of_greenlets_is_gevents(tmp_path):
     )
 
 
-def test_threads_and_greenlets_share_one_hub(tmp_path):
+def test_greenlets_share_a_hub_with_threads_and_signals_with_the_main_thread(tmp_path):
     check_unchanged(
         tmp_path,
         """
@@ -448,6 +457,11 @@ def test_threads_and_greenlets_share_one_hub(tmp_path):
             other.start()
             other.join()
         assert False in hubs
+        import signal
+        handled = gevent.event.AsyncResult()
+        before = gevent.spawn(signal.signal, signal.SIGUSR1, signal.SIG_IGN).get()
+        gevent.get_hub().loop.run_callback(lambda: handled.set(signal.signal(signal.SIGUSR1, before)))
+        assert handled.get() == signal.SIG_IGN
         """,
     )
 

@@ -5,14 +5,12 @@ import importlib.util
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 import urllib.request
 
 import pytest
 
-from tests.contrib.commands import Command
-from tests.patches.servers import redis
+from tests.contrib.commands import RUN, output_of
 
 pytest.importorskip("gevent", reason="the programs use it: pip install gevent")
 
@@ -93,27 +91,7 @@ PROGRAMS = {
 def test_library_for_gevent_gives_all_answers(tmp_path, library):
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
-    path = tmp_path / "program.py"
-    path.write_text(SERVER + textwrap.dedent(PROGRAMS[library]))
-    command = [sys.executable, "-W", "ignore", "-m", "syncless", "run", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0 and done.stdout == "40\n", done.stdout + done.stderr
-
-
-@pytest.fixture
-def begin(tmp_path):
-    """begin(name, code, *arguments) -> a Command: `syncless run` of that file or module in its folder."""
-    running = []
-
-    def begin(code, *arguments, name="program.py"):
-        (tmp_path / name).write_text(code)
-        command = [sys.executable, "-W", "ignore", "-m", "syncless", "run", *arguments]
-        running.append(Command(tmp_path, command))
-        return running[-1]
-
-    yield begin
-    for each in running:
-        each.end(signal.SIGKILL)
+    assert output_of(tmp_path, SERVER + textwrap.dedent(PROGRAMS[library])) == "40\n"
 
 
 ASKING = """
@@ -141,83 +119,16 @@ def test_locust_asks(begin, tmp_path):
     port = begin(SERVER + served, "program.py").says(r"port (\d+)").group(1)
     (tmp_path / "asking.py").write_text(ASKING)
     options = ["--headless", "-u", "20", "-r", "20", "-t", "60s", "-H", f"http://127.0.0.1:{port}"]
-    command = [sys.executable, "-W", "ignore", "-m", "syncless", "run", "-m", "locust", "-f", "asking.py"]
-    variables = {**os.environ, "PYTHONPATH": folder}
     done = subprocess.run(
-        [*command, *options], cwd=tmp_path, capture_output=True, text=True, timeout=100, env=variables
+        [*RUN, "-m", "locust", "-f", tmp_path / "asking.py", *options],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": folder},
     )
     total = [line.split() for line in done.stderr.splitlines() if line.strip().startswith("Aggregated")]
     assert done.returncode == 0 and total, done.stdout + done.stderr
     assert int(total[-2][1]) >= 100 and total[-2][2] == "0(0.00%)", done.stderr
-
-
-SOCKETS = """
-from gevent import monkey; monkey.patch_all()
-import flask, flask_socketio, gevent, socket, socketio, threading
-app = flask.Flask(__name__)
-sockets = flask_socketio.SocketIO(app, async_mode="gevent")
-
-@sockets.on("ask")
-def answer(number):
-    sockets.sleep(0.01)
-    return number * 2
-
-with socket.create_server(("127.0.0.1", 0)) as found:
-    port = found.getsockname()[1]
-threading.Thread(target=sockets.run, args=(app, "127.0.0.1", port), daemon=True).start()
-def asks(number, transport):
-    client = socketio.Client()
-    while not client.connected:
-        try:
-            client.connect(f"http://127.0.0.1:{port}", transports=[transport], wait_timeout=50)
-        except socketio.exceptions.ConnectionError:
-            gevent.sleep(0.01)
-    try:
-        return client.call("ask", number, timeout=50) == number * 2
-    finally:
-        client.disconnect()
-for transport in ("polling", "websocket"):
-    clients = [gevent.spawn(asks, number, transport) for number in range(20)]
-    gevent.joinall(clients)
-    print(transport, sum(bool(one.value) for one in clients), flush=True)
-"""
-
-
-def test_flask_socketio_answers_in_its_mode_for_gevent(begin):
-    for module in ("flask_socketio", "socketio", "websocket"):
-        pytest.importorskip(module, reason=f"{module} is not installed")
-    server = begin(SOCKETS, "program.py")
-    server.says("polling 20\n")
-    server.says("websocket 20\n")
-
-
-TASKS = """
-import celery, time
-app = celery.Celery("tasks", broker="{url}", backend="{url}")
-present = most = 0
-
-@app.task
-def meet():
-    global present, most
-    present += 1
-    most = max(most, present)
-    time.sleep(0.2)
-    present -= 1
-    return most
-"""
-
-
-def test_celery_runs_tasks_in_its_pool_for_gevent(begin):
-    celery = pytest.importorskip("celery", reason="Celery is not installed: pip install 'celery[redis]'")
-    with redis() as port:
-        url = f"redis://127.0.0.1:{port}/0"
-        options = ["-A", "tasks", "worker", "-P", "gevent", "-c", "50", "-l", "INFO", "--without-mingle"]
-        worker = begin(TASKS.format(url=url), "-m", "celery", *options, name="tasks.py")
-        worker.says("ready")
-        with celery.Celery("client", broker=url, backend=url, set_as_current=False) as app:
-            results = [app.send_task("tasks.meet") for _ in range(50)]
-            assert max(result.get(timeout=60) for result in results) > 1
-        assert worker.end(signal.SIGTERM) == 0, worker.said()
 
 
 APP = """

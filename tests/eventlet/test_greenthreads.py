@@ -1,17 +1,20 @@
 """Green threads, timers, events and pools of syncless.eventlet."""
 
 import io
+import signal
 import socket
 import sys
 
 import pytest
 
+import syncless
 import syncless.eventlet as eventlet
 from syncless import Tasklet
 from syncless.eventlet import greenthread, hubs
 from syncless.eventlet.event import Event
 from syncless.eventlet.support import greenlets
 from syncless.eventlet.support.greenlets import GreenletExit
+from syncless.patches import signals
 from tests.waiting import eventually
 
 
@@ -66,6 +69,17 @@ def test_link_may_wait_for_the_thread_that_ends():
     thread.link(lambda thread: results.append(thread.wait()))
     thread.wait()
     assert results == [5]
+
+
+def test_green_thread_sets_handlers_of_signals_and_a_tasklet_does_not():
+    handle = signals.set_signal(signal.SIGUSR1, signal.SIG_IGN)
+    assert eventlet.spawn(signals.set_signal, signal.SIGUSR1, handle).wait() == signal.SIG_IGN
+
+    def is_refused():
+        with pytest.raises(ValueError, match="only works in main thread"):
+            signals.set_signal(signal.SIGUSR1, handle)
+
+    syncless.spawn(is_refused).result()
 
 
 def test_cancel_ends_only_what_has_not_begun():

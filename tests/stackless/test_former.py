@@ -3,6 +3,8 @@
 import importlib
 import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -34,6 +36,27 @@ def test_import_of_a_name_shows_the_sentence():
         exec("from syncless.wsgi import RunHttpServer")
     with pytest.raises(ImportError, match=r"use syncless\.sleep\(\) now"):
         exec("from syncless.coio import sleep")
+
+
+PROGRAM = """
+import sys
+try:
+    import concurrence.core
+except ImportError as error:
+    print(error)
+open("concurrence.py", "w").close()
+sys.path.insert(0, ".")
+import concurrence
+print("found")
+"""
+
+
+def test_run_answers_an_import_of_concurrence_unless_it_is_there(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "syncless", "run", "program.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=100)
+    assert done.stdout.endswith("found\n"), done.stderr
+    assert "use syncless.stackless for its tasklets and channels and the standard library" in done.stdout
 
 
 def test_other_names_are_missing_as_in_any_module():

@@ -41,6 +41,7 @@ cdef class Watcher:
     cdef object __weakref__
 
     cdef int start_with(self, object callback, tuple args) except -1
+    cdef int must_rest(self, str what) except -1
     cpdef stop(self)
     cpdef begin(self)
     cpdef end(self)

@@ -357,9 +357,14 @@ cdef class Watcher:
 
     @priority.setter
     def priority(self, priority):
-        if self.active:
-            raise AttributeError("the priority of an active watcher cannot be changed")
+        self.must_rest("priority")
         self._priority = priority
+
+    cdef int must_rest(self, str what) except -1:
+        """Raise AttributeError if it is active: it does not change what it watches then."""
+        if self.active:
+            raise AttributeError(f"the {what} of an active watcher cannot be changed")
+        return 0
 
     def _format(self) -> str:
         return ""
@@ -571,8 +576,7 @@ cdef class Io(Watcher):
 
     @fd.setter
     def fd(self, int fd):
-        if self.active:
-            raise AttributeError("the descriptor of an active watcher cannot be changed")
+        self.must_rest("descriptor")
         self.leave()
         self._fd = fd
 
@@ -582,8 +586,7 @@ cdef class Io(Watcher):
 
     @events.setter
     def events(self, int events):
-        if self.active:
-            raise AttributeError("the events of an active watcher cannot be changed")
+        self.must_rest("events")
         self.leave()
         self._events = events
 

@@ -29,6 +29,7 @@ from syncless.contrib.gevent import _turns
 from syncless.contrib.gevent._calls import Callback
 from syncless.contrib.gevent._turns import waits_as, waits_in_gevent
 from syncless.contrib.gevent.loop import Loop as _Loop
+from syncless.patches import signals
 
 classImplements(Callback, ICallback)
 classImplements(_Loop, ILoop)
@@ -220,6 +221,11 @@ _original_start = Timeout.start
 _hubs: WeakKeyDictionary[Any, Hub] = WeakKeyDictionary()
 
 
+def _is_in_gevent(tasklet: Any) -> bool:
+    hub = _hubs.get(current_loop())
+    return isinstance(tasklet, _turns.Carried) or (hub is not None and hub.turns.host is tasklet)
+
+
 def install() -> None:
     """Make new gevent hubs wait in the loop of their thread, if that has one."""
     if Timeout.start is _start:
@@ -230,6 +236,7 @@ def install() -> None:
             "starts"
         )
     _turns.set_hub = _hub_local.set_hub
+    signals.in_its_thread.append(_is_in_gevent)
     _hub_local.set_default_hub_class(Hub)
     gevent.hub.Hub = Hub
     Timeout.start, Timeout._on_expiration = _start, _expire
