@@ -1,14 +1,9 @@
 from collections.abc import Callable
 from ssl import SSLObject
-from typing import Any, Protocol
+from typing import Any
 
 from syncless.http.exchange import Application, Exchange, Upgrade
 from syncless.http.listener import Listener
-
-class Relay(Protocol):
-    def run(self, request: Relayed) -> None: ...
-    def client_left(self, gone: bool) -> None: ...
-    def close(self) -> None: ...
 
 class Movable(Application):
     def __init__(
@@ -17,7 +12,7 @@ class Movable(Application):
         field: bytes,
         choose: Callable[[bytes | None, str, bool], int],
         send: Callable[[int, int, bytes, str, int, bool], None],
-        relay: Callable[[int, SSLObject | None, str, int, bool], Relay | None],
+        relay: Callable[[int, SSLObject | None, str, int, bool], Any],
     ) -> None: ...
     def close(self) -> None: ...
 
@@ -26,7 +21,7 @@ class Relayed(Exchange):
     chunked: bool
     streams_events: bool
     def __init__(
-        self, listener: Listener, relay: Relay, text: bytes, address: str, port: int, chunked: bool
+        self, listener: Listener, relay: Any, text: bytes, address: str, port: int, chunked: bool
     ) -> None: ...
     @property
     def has_body(self) -> bool: ...

@@ -194,7 +194,7 @@ cdef class Relayed(Exchange):
         return 0
 
     cdef int interrupt(self, Loop loop) except -1:
-        """The client has left, or should have. What that means for its request, the other process decides."""
+        """The client has left, or should have. The other process decides whether its request goes on."""
         self.interruptible = False
         self.relay.client_left(self.peer.is_gone() or self.peer.stream.carried)
         return 0
