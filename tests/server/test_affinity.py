@@ -7,6 +7,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
 import ssl
@@ -324,6 +325,43 @@ def test_socketio_sessions_find_their_workers(four, transports):
     assert transports is None or counted(running, "moved") > 0
 
 
+SOCKETIO_CLIENT = """
+let io
+try { ({ io } = require("socket.io-client")) } catch { process.exit(42) }
+async function session() {
+  const options = { forceNew: true, withCredentials: true, rejectUnauthorized: false, reconnection: false }
+  const socket = io(process.argv[1], options)
+  await new Promise((resolve, reject) => socket.on("connect", resolve).on("connect_error", reject))
+  const pids = new Set()
+  for (let i = 0; i < 5; i++) pids.add((await socket.timeout(60000).emitWithAck("where", i))[0])
+  while (socket.io.engine.transport.name != "websocket")
+    await new Promise((resolve) => socket.io.engine.once("upgrade", resolve))
+  for (let i = 0; i < 5; i++) pids.add((await socket.timeout(60000).emitWithAck("where", i))[0])
+  socket.close()
+  return pids.size
+}
+Promise.all(Array.from({ length: 12 }, session)).then((sizes) => console.log(...sizes))
+"""
+
+
+@pytest.mark.slow  # Node begins slowly
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_sessions_of_socketio_in_javascript_find_their_workers(four, authority, tls):
+    """By polling, and then upgraded to a WebSocket."""
+    for module in ("socketio", "simple_websocket"):
+        pytest.importorskip(module, reason="Socket.IO's server")
+    node = shutil.which("node") or pytest.skip("Node runs Socket.IO's client: install nodejs")
+    certfile, keyfile = authority.files("localhost", "127.0.0.1")
+    options = ["--certfile", certfile, "--keyfile", keyfile, "--plain-http"] if tls else []
+    running = four(SOCKETIO, "--affinity", "cookie", *options)
+    url = f"http{'s' if tls else ''}://127.0.0.1:{running.port}"
+    told = subprocess.run([node, "-e", SOCKETIO_CLIENT, url], capture_output=True, text=True, timeout=150)
+    if told.returncode == 42:
+        pytest.skip("Socket.IO's client: npm install socket.io-client, into a folder of NODE_PATH")
+    assert told.stdout.split() == ["1"] * 12, told.stderr
+    assert counted(running, "relayed" if tls else "moved") > 0
+
+
 MCP = """
 import os
 from mcp.server.mcpserver import MCPServer
@@ -353,13 +391,23 @@ asyncio.run(main())
 
 
 @pytest.mark.slow  # five processes import much
-def test_sessions_of_mcp_find_their_workers(four, tmp_path):
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_sessions_of_mcp_find_their_workers(four, tmp_path, authority, tls):
     needs.module("mcp", "its sessions are tested")
-    running = four(MCP, "--affinity", "header:Mcp-Session-Id")
-    client = [sys.executable, "-c", MCP_CLIENT, f"http://127.0.0.1:{running.port}/mcp"]
-    told = subprocess.run(client, capture_output=True, text=True, timeout=150)
+    certfile, keyfile = authority.files("localhost", "127.0.0.1")
+    options = ["--certfile", certfile, "--keyfile", keyfile, "--plain-http"] if tls else []
+    running = four(MCP, "--affinity", "header:Mcp-Session-Id", *options)
+    url = f"http{'s' if tls else ''}://127.0.0.1:{running.port}/mcp"
+    authority.ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+    told = subprocess.run(
+        [sys.executable, "-c", MCP_CLIENT, url],
+        env={**os.environ, "SSL_CERT_FILE": str(tmp_path / "ca.pem")},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
     assert told.stdout.split() == ["1"] * 20, told.stderr
-    assert counted(running, "moved") > 0
+    assert counted(running, "relayed" if tls else "moved") > 0
 
 
 # -- its parts -----------------------------------------------------------------------------------------------
