@@ -6,8 +6,8 @@ from a request which worker has its session: by a cookie of ours, by a field tha
 the client before, or by the client's address. A worker is named by its number, from 1, so its successor gets
 its sessions.
 
-A request moves only once, and only as a connection of plain HTTP/1 (http/moved.pyx). Others are served where
-they arrive, and counted.
+A request moves only once. A connection of plain HTTP/1 moves with it (http/moved.pyx); a request of another
+one is relayed, by a pair of sockets whose other end moves instead (relay.py).
 """
 
 from __future__ import annotations
@@ -18,15 +18,20 @@ import contextlib
 import json
 import mmap
 import os
+import socket
 import zlib
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from syncless._core.current import sleep, wait_readable
 from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.moved import Movable, adopt
 from syncless.server.lanes.lane import Lane, LaneOwner, Served
+from syncless.server.relay import Agreed, Relay, agreed
+
+if TYPE_CHECKING:
+    import ssl
 
 COOKIE = "syncless_worker"
 MODES = "affinity must be 'cookie', 'client' or 'header:NAME', such as 'header:mcp-session-id'"
@@ -40,7 +45,7 @@ UNTIL_FREE = 0.05
 CELL = 8
 OUTCOMES = {
     "moved": "to the worker of its session",
-    "unmovable": "served where it arrived, because of TLS or HTTP/2",
+    "relayed": "to the worker of its session, by the one that has its connection, because of TLS or HTTP/2",
     "gone": "the worker of its session is gone",
     "full": "the worker of its session has too many on their way",
 }
@@ -196,7 +201,9 @@ class AffinityLane(Lane):
         self._served = served
         field = self._affinity.field.encode()
         for index, each in enumerate(served):
-            each.application = Movable(each.application, field, self._choose, self._sender(index))
+            each.application = Movable(
+                each.application, field, self._choose, self._sender(index), self._relayer(index)
+            )
             self._movable.append(each.application)
 
     def start(self) -> None:
@@ -224,7 +231,7 @@ class AffinityLane(Lane):
 
     # -- requests that come -------------------------------------------------------------------------------
 
-    def _choose(self, value: bytes | None, address: str, trusted: bool, movable: bool) -> int:
+    def _choose(self, value: bytes | None, address: str, trusted: bool) -> int:
         affinity = self._affinity
         if affinity.kind == "client" and trusted and value is not None:
             address = value.decode("latin-1").rpartition(",")[2].strip()
@@ -234,14 +241,11 @@ class AffinityLane(Lane):
         if not affinity.is_present(number):
             affinity.count("gone")
             return 0
-        if not movable:
-            affinity.count("unmovable")
-            return 0
         return number
 
     def _sender(self, index: int) -> Callable[[int, int, bytes, str, int, bool], None]:
         def send(number: int, fd: int, data: bytes, address: str, port: int, trusted: bool) -> None:
-            head = json.dumps((index, address, port, trusted)).encode()
+            head = json.dumps((index, address, port, trusted, None)).encode()
             if len(data) < LARGEST and self._affinity.send(number, fd, head + b"\n" + data):
                 self._affinity.count("moved")
                 os.close(fd)
@@ -250,6 +254,23 @@ class AffinityLane(Lane):
                 self._adopt(index, fd, data, address, port, trusted)
 
         return send
+
+    def _relayer(self, index: int) -> Callable[[int, ssl.SSLObject | None, str, int, bool], Relay | None]:
+        def relay(
+            number: int, tls: ssl.SSLObject | None, address: str, port: int, trusted: bool
+        ) -> Relay | None:
+            told = (index, address, port, trusted, None if tls is None else agreed(tls))
+            with contextlib.suppress(OSError):  # there are no descriptors
+                ours, theirs = socket.socketpair()
+                with theirs:
+                    if self._affinity.send(number, theirs.fileno(), json.dumps(told).encode() + b"\n"):
+                        self._affinity.count("relayed")
+                        return Relay(ours)
+                ours.close()
+            self._affinity.count("full")
+            return None
+
+        return relay
 
     # -- requests of others -------------------------------------------------------------------------------
 
@@ -282,8 +303,11 @@ class AffinityLane(Lane):
                 fds = array.array("i", rights[0][2][:size])
                 if not CLOSED_AT_EXEC:
                     os.set_inheritable(fds[0], False)
-                index, address, port, trusted = json.loads(head)
-                self._adopt(index, fds[0], data, address, port, trusted)
+                index, address, port, trusted, tls = json.loads(head)
+                tls = None if tls is None else Agreed(*tls)
+                self._adopt(index, fds[0], data, address, port, trusted, tls)
 
-    def _adopt(self, index: int, fd: int, data: bytes, address: str, port: int, trusted: bool) -> None:
-        adopt(self._served[index].listener, self._movable[index], fd, data, address, port, trusted)
+    def _adopt(
+        self, index: int, fd: int, data: bytes, address: str, port: int, trusted: bool, tls: Any = None
+    ) -> None:
+        adopt(self._served[index].listener, self._movable[index], fd, data, address, port, trusted, tls)

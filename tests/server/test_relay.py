@@ -1,0 +1,442 @@
+"""Requests that cannot move with their connection (TLS, HTTP/2) are answered by their worker all the same.
+
+Two workers are in this process: each has its own server and half of one Affinity."""
+
+import contextlib
+import copy
+import os
+import ssl
+import sys
+import zlib
+
+import pytest
+
+pytest.importorskip("syncless.shared.memory", reason="it is built where mutexes can be robust")
+import syncless
+from syncless.io import socket
+from syncless.server.affinity import Affinity
+from syncless.shared import area
+from syncless.shared.embedded import Memory
+from syncless.wsgi import Server, client_gone
+from tests import needs
+from tests.plugin import Client
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.virtual_time
+LARGE = bytes(range(256)) * 12_000
+COOKIE = "syncless_worker=2"
+FIELDS = f"Host: a\r\nCookie: {COOKIE}\r\n"
+
+
+class Secure:
+    """A socket over TLS, for one tasklet."""
+
+    def __init__(self, address, context, protocol):
+        context.set_alpn_protocols([protocol])
+        self.sock = socket.create_connection(address, timeout=60)
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+        self._do(self.tls.do_handshake)
+
+    def _do(self, step, *args):
+        while True:
+            try:
+                result = step(*args)
+                self._flush()
+                return result
+            except ssl.SSLWantReadError:
+                self._flush()
+                data = self.sock.recv(65536)
+                self.incoming.write(data) if data else self.incoming.write_eof()
+
+    def _flush(self):
+        if self.outgoing.pending:
+            self.sock.sendall(self.outgoing.read())
+
+    def sendall(self, data):
+        self._do(self.tls.write, data)
+
+    def recv(self, size):
+        with contextlib.suppress(ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            return self._do(self.tls.read, size)
+        return b""
+
+    def close(self):
+        self.sock.close()
+
+
+class Application:
+    """Of one of the workers, which it names."""
+
+    def __init__(self, name):
+        self.name = name
+        self.seen = []
+        self.gate = syncless.Event()
+
+    def __call__(self, environ, start_response):
+        self.seen.append(environ["PATH_INFO"])
+        self.environ = environ
+        return getattr(self, environ["PATH_INFO"][1:] or "told")(environ, start_response)
+
+    def told(self, environ, start_response):
+        body = environ["wsgi.input"].read()
+        start_response("200 OK", [("X-Worker", self.name), ("X-Two", "a"), ("X-Two", "b")])
+        told = [environ["wsgi.url_scheme"], environ["REMOTE_ADDR"], environ.get("SSL_PROTOCOL")]
+        return [f"{self.name} {' '.join(map(str, told))} {len(body)} {zlib.crc32(body)}".encode()]
+
+    def large(self, environ, start_response):
+        start_response("200 OK", [("Content-Length", str(len(LARGE)))] * ("known" in environ["QUERY_STRING"]))
+        yield LARGE[:10]
+        yield LARGE[10:]
+
+    def teapot(self, environ, start_response):
+        start_response("418 I'm a teapot", [("Content-Length", "0")])
+        return []
+
+    def short(self, environ, start_response):
+        start_response("200 OK", [])
+        yield b"begun"
+        self.gate.wait()
+        raise OSError("the worker's own")
+
+    def wait(self, environ, start_response):
+        start_response("200 OK", [])
+        yield b"begun"
+        while not client_gone():
+            syncless.sleep(1)
+        self.gate.set()
+
+    def held(self, environ, start_response):
+        self.gate.wait()
+        return self.told(environ, start_response)
+
+    def events(self, environ, start_response):
+        start_response("200 OK", [("Content-Type", "text/event-stream")])
+        yield b"begun"
+        while not client_gone():
+            syncless.sleep(1)
+
+    def hints(self, environ, start_response):
+        environ["wsgi.early_hints"]([("Link", "</style.css>; rel=preload")])
+        return self.told(environ, start_response)
+
+    def ws(self, environ, start_response):
+        websocket = environ["wsgi.websocket"]
+        for message in websocket:
+            websocket.send(f"{self.name} {message}")
+        self.gate.set()
+        return []
+
+
+@pytest.fixture
+def two(monkeypatch, authority, errors):
+    """two(make=Application, **options) -> the applications of two workers, and their servers."""
+    made = Memory(1000 * 128, 1 << 16)
+    for name in ("_memory", "_store"):
+        monkeypatch.setattr(area, name, made)
+    first = Affinity("cookie", 2)
+    certfile, keyfile = authority.files("localhost", "127.0.0.1")
+    servers = []
+
+    def begin(make=Application, **options):
+        applications = [make("one"), make("two")]
+        for number, application in enumerate(applications, 1):
+            tls = {} if "http2" in options else {"certfile": certfile, "keyfile": keyfile}
+            server = Server(application, port=0, remembered=0, error_log=errors, **tls, **options)
+            affinity = copy.copy(first)
+            affinity.join(server, number)
+            servers.append(server.start())
+        begin.affinity = first
+        return applications, servers
+
+    begin.servers = servers
+    yield begin
+    for server in servers:
+        assert eventually(lambda server=server: not any(server.census().values())), server.census()
+        server.stop()
+    first.close()
+
+
+@pytest.fixture
+def secure(authority):
+    """secure(server) -> a Client of HTTP/1.1 over TLS."""
+    clients = []
+
+    def connect(server, context=None):
+        client = Client.__new__(Client)
+        client.sock = Secure(server.address, context or authority.client_context(), "http/1.1")
+        client.buffer = b""
+        clients.append(client)
+        return client
+
+    yield connect
+    for client in clients:
+        client.close()
+
+
+def told(name, body, protocol="TLSv1.3", scheme="https"):
+    return f"{name} {scheme} 127.0.0.1 {protocol} {len(body)} {zlib.crc32(body)}".encode()
+
+
+def test_connection_of_tls_carries_requests_of_several_workers(two, secure):
+    """It stays where it is, and each request goes to the worker of its session."""
+    applications, servers = two()
+    client = secure(servers[0])
+    for cookie, name in (("2", "two"), ("1", "one"), ("3", "one"), ("2", "two")):
+        status, headers, body = client.get("/", f"Cookie: syncless_worker={cookie}\r\n")
+        assert (status, headers["x-worker"], body) == (200, name, told(name, b""))
+        assert ("set-cookie" in headers) == (cookie == "3")
+    assert [application.seen for application in applications] == [["/"] * 2, ["/"] * 2]
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+def test_large_bodies_go_both_ways(two, secure, chunked):
+    _, servers = two()
+    client = secure(servers[0])
+    framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(LARGE)}"
+    client.send(f"POST / HTTP/1.1\r\n{FIELDS}{framing}\r\n\r\n".encode())
+    for at in range(0, len(LARGE), 100_000):
+        part = LARGE[at : at + 100_000]
+        client.send(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
+    client.send(b"0\r\n\r\n" if chunked else b"")
+    assert client.response()[2] == told("two", LARGE)
+    for query in ("", "known"):
+        assert client.get(f"/large?{query}", f"Cookie: {COOKIE}\r\n")[2] == LARGE
+
+
+def test_body_is_asked_for_when_the_worker_reads_it(two, secure):
+    _, servers = two()
+    client = secure(servers[0])
+    ask = f"POST %s HTTP/1.1\r\n{FIELDS}Expect: 100-continue\r\nContent-Length: 3\r\n\r\n"
+    client.send((ask % "/").encode())
+    assert client.response()[0] == 100
+    client.send(b"abc")
+    assert client.response()[2] == told("two", b"abc")
+    client.send((ask % "/teapot").encode())
+    assert client.response()[0] == 418
+
+
+def test_hints_come_before_the_response(two, secure):
+    _, servers = two()
+    client = secure(servers[0])
+    assert client.get("/hints", f"Cookie: {COOKIE}\r\n")[:2] == (103, {"link": "</style.css>; rel=preload"})
+    assert client.response()[2] == told("two", b"")
+
+
+def test_client_that_sends_no_more_gets_its_response(two, secure):
+    applications, servers = two()
+    client = secure(servers[0])
+    client.send(f"POST /held HTTP/1.1\r\n{FIELDS}Content-Length: 3\r\n\r\nabc".encode())
+    client.sock.sock.shutdown(socket.SHUT_WR)
+    assert eventually(lambda: applications[1].seen)
+    applications[1].gate.set()
+    assert client.response()[2] == told("two", b"abc")
+
+
+def test_body_that_does_not_come_whole_ends_its_request(two, secure):
+    _, servers = two(body_seconds=1)
+    client = secure(servers[0])
+    client.send(f"POST / HTTP/1.1\r\n{FIELDS}Content-Length: 3\r\n\r\nab".encode())
+    assert client.response()[0] == 408
+
+
+def test_two_workers_that_are_full_answer_requests_of_each_other(two, secure):
+    """One that is relayed does not count where it waits."""
+    applications, servers = two(requests=1)
+    clients = [secure(server) for server in servers]
+    for client, cookie in zip(clients, "21", strict=True):
+        client.send(f"GET /held HTTP/1.1\r\nHost: a\r\nCookie: syncless_worker={cookie}\r\n\r\n".encode())
+    assert eventually(lambda: applications[0].seen and applications[1].seen)
+    for application in applications:
+        application.gate.set()
+    assert [client.response()[1]["x-worker"] for client in clients] == ["two", "one"]
+
+
+def test_line_of_the_access_log_is_that_of_the_worker(two, secure, tmp_path):
+    _, servers = two(access_log=str(tmp_path / "log"))
+    assert secure(servers[0]).get("/", f"Cookie: {COOKIE}\r\n")[0] == 200
+    assert eventually(lambda: (tmp_path / "log").read_text().count("GET / HTTP/1.1") == 1)
+
+
+@pytest.mark.parametrize("path", ["/events", "/ws"])
+def test_stop_of_the_worker_that_has_the_connection_ends_what_goes_on(two, secure, path):
+    from tests.http.test_websocket import HANDSHAKE
+
+    _, servers = two(stop_seconds=3600, stop_notice_seconds=0.1)
+    client = secure(servers[0])
+    client.send(f"{HANDSHAKE.replace('/ws', path)}Cookie: {COOKIE}\r\n\r\n".encode())
+    while b"\r\n\r\n" not in client.buffer:
+        assert client._more()
+    stopping = syncless.spawn(servers[0].stop)
+    assert eventually(lambda: servers[1].census()["connections"] == 0)
+    while client._more():
+        pass
+    stopping.join()
+
+
+def test_pipelined_requests_have_their_responses_in_order(two, secure):
+    _, servers = two()
+    client = secure(servers[0])
+    ask = "%s / HTTP/1.1\r\nHost: a\r\nCookie: syncless_worker=%s\r\n\r\n"
+    client.send("".join(ask % each for each in (("GET", 2), ("GET", 1), ("HEAD", 2), ("GET", 2))).encode())
+    assert [client.response()[1]["x-worker"] for _ in range(2)] == ["two", "one"]
+    assert client.response(head_only=True)[1]["x-worker"] == "two"
+    assert client.response()[2] == told("two", b"")
+
+
+def test_client_of_http_1_0_gets_a_response_that_ends_with_the_connection(two, secure):
+    _, servers = two()
+    client = secure(servers[0])
+    client.send(f"GET /large HTTP/1.0\r\n{FIELDS}\r\n".encode())
+    assert client.response()[2] == LARGE and client.at_end()
+
+
+def test_certificate_of_the_client_is_known_to_its_worker(two, secure, authority, tmp_path):
+    ca = tmp_path / "ca.pem"
+    ca.write_bytes(authority.ca.cert_pem.bytes())
+    applications, servers = two(client_ca=str(ca))
+    context = authority.client_context("client.test")
+    client = secure(servers[0], context)
+    assert client.get("/", f"Cookie: {COOKIE}\r\n")[0] == 200
+    there = applications[1].environ
+    assert there["SSL_CLIENT_VERIFY"] == "SUCCESS" and there["SSL_CLIENT_CERT"].startswith("-----BEGIN")
+    direct = secure(servers[1], context)
+    assert direct.get("/", f"Cookie: {COOKIE}\r\n")[0] == 200
+    own = applications[1].environ
+    for key in ("HTTPS", "SSL_CIPHER", "SSL_CLIENT_S_DN", "SSL_PROTOCOL"):
+        assert own[key] == there[key]
+
+
+def begun(client):
+    """The worker's response has come as far as its body."""
+    while b"begun" not in client.buffer:
+        assert client._more()
+
+
+def test_response_that_is_cut_off_there_is_cut_off_here(two, secure):
+    applications, servers = two()
+    client = secure(servers[0])
+    client.send(f"GET /short HTTP/1.1\r\n{FIELDS}\r\n".encode())
+    begun(client)
+    applications[1].gate.set()
+    assert client.response()[2] is None
+
+
+def test_worker_that_ends_before_its_response_makes_it_a_503(two, secure):
+    _, servers = two()
+    lane = servers[1].lanes[0]
+    lane._receive_no_more()
+    client = secure(servers[0])
+    client.send(f"GET / HTTP/1.1\r\n{FIELDS}\r\n".encode())
+    inbox = lane._affinity.inbox
+    syncless.wait_readable(inbox.fileno())
+    _, rights, _, _ = inbox.recvmsg(4096, 100)
+    os.close(int.from_bytes(rights[0][2][:4], sys.byteorder))
+    status, headers, _ = client.response()
+    assert status == 503 and headers["retry-after"]
+
+
+@pytest.mark.parametrize("where", ["full", "gone"])
+def test_request_that_cannot_be_sent_is_answered_where_it_arrived(two, secure, monkeypatch, where):
+    _, servers = two()
+    counted = []
+    here = servers[0].lanes[0]._affinity
+    monkeypatch.setattr(here, "count", counted.append)
+    if where == "full":
+        monkeypatch.setattr(here, "send", lambda *args: False)
+    else:
+        servers[1].lanes[0]._affinity.receive_here(False)
+    assert secure(servers[0]).get("/", f"Cookie: {COOKIE}\r\n")[2] == told("one", b"")
+    assert counted == [where]
+
+
+def test_client_that_leaves_ends_its_request_there(two, secure):
+    applications, servers = two()
+    client = secure(servers[0])
+    client.send(f"GET /wait HTTP/1.1\r\n{FIELDS}\r\n".encode())
+    begun(client)
+    client.close()
+    assert applications[1].gate.wait(60)
+
+
+def websocket(client):
+    """Sends a message and reads the answer to it, and ends."""
+    from tests.http.test_websocket import frame
+
+    client.send(frame(1, b"hello"))
+    while b"two hello" not in client.buffer:
+        client.buffer += client.sock.recv(65536)
+    client.send(frame(8, b"\x03\xe8"))
+
+
+def test_websocket_over_tls_passes_as_bytes(two, secure):
+    from tests.http.test_websocket import HANDSHAKE
+
+    applications, servers = two()
+    client = secure(servers[0])
+    client.send(f"{HANDSHAKE}Cookie: {COOKIE}\r\n\r\n".encode())
+    assert client.response()[0] == 101
+    websocket(client)
+    assert applications[1].gate.wait(60) and client.sock.recv(65536).endswith(b"\x03\xe8")
+
+
+@needs.HTTP2
+def test_streams_of_http2_go_to_their_workers(two):
+    from tests.http2_client import Client as Client2
+
+    applications, servers = two(http2="cleartext")
+    client = Client2(servers[0])
+    for number, name in (("2", "two"), ("1", "one"), ("2", "two")):
+        status, headers, body = client.get("/", "GET", ("cookie", f"syncless_worker={number}"))
+        assert (status, headers["x-worker"], headers["x-two"]) == (200, name, "b")
+        assert body == told(name, b"", None, "http")
+    stream = client.ask("/", "POST", ("cookie", COOKIE), ends=False)
+    other = client.ask("/large", "GET", ("cookie", COOKIE))
+    client.upload(stream, LARGE)
+    assert client.answer(stream)[2] == told("two", LARGE, None, "http")
+    assert client.answer(other)[2] == LARGE
+    applications[1].gate.set()
+    assert client.get("/short", "GET", ("cookie", COOKIE))[2] is None
+    client.close()
+
+
+@needs.HTTP2
+def test_stream_over_tls_has_the_scheme_and_the_protocol_of_its_client(two, authority):
+    from tests.http2_client import Client as Client2
+
+    _, servers = two()
+    client = Client2.over(Secure(servers[0].address, authority.client_context(), "h2"))
+    assert client.get("/", "GET", ("cookie", COOKIE))[2] == told("two", b"")
+    client.close()
+
+
+@needs.HTTP2
+def test_websocket_of_a_stream_passes_as_bytes(two):
+    from tests.http2.test_websocket import WebSocket
+    from tests.http2_client import Client as Client2
+
+    applications, servers = two(http2="cleartext")
+    client = Client2(servers[0])
+    websocket = WebSocket(client, ("cookie", COOKIE))
+    assert websocket.head()[0] == 200
+    websocket.send(1, b"hello")
+    assert websocket.receive() == (1, b"two hello")
+    websocket.close()
+    assert applications[1].gate.wait(60)
+    client.close()
+
+
+@needs.HTTP2
+def test_stream_that_is_reset_ends_its_request_there(two):
+    from h2 import events
+
+    from tests.http2_client import Client as Client2
+
+    applications, servers = two(http2="cleartext")
+    client = Client2(servers[0])
+    stream = client.ask("/wait", "GET", ("cookie", COOKIE))
+    client.wait_for(events.DataReceived, stream)
+    client.h2.reset_stream(stream)
+    client.flush()
+    assert applications[1].gate.wait(60)
+    client.close()
