@@ -145,8 +145,12 @@ def test_limits_of_all_places_are_put_together(folder, monkeypatch):
             "[limits]\nhead_second = 5\n",
             "syncless.toml:1: limits: unknown limit 'head_second'; did you mean head_seconds?",
         ),
-        ("[limits]\nrequests = 1.5\n", "syncless.toml:2: limits: requests: write a whole number, not 1.5"),
-        ("[limits]\nrequests = 'x'\n", "syncless.toml:2: limits: requests: write a whole number, not 'x'"),
+        ("[limits]\nbacklog = 1.5\n", "syncless.toml:2: limits: backlog: write a whole number, not 1.5"),
+        ("[limits]\nbacklog = 'x'\n", "syncless.toml:2: limits: backlog: write a whole number, not 'x'"),
+        (
+            "[limits]\nrequests = 'auot'\n",
+            "syncless.toml:2: limits: requests: write a whole number, or auto, not 'auot'",
+        ),
         (
             "[patch]\nsqlite = false\n",
             "syncless.toml:1: patch: unknown area 'sqlite'; did you mean 'sqlite3'?",
