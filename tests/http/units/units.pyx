@@ -10,7 +10,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.threadloop cimport get_loop
 from syncless.http.listener cimport (
-    QUEUE_DEADLINE, Admission, DeadlineNode, Deadlines, Flusher, ResponseHeads, next_of,
+    QUEUE_DEADLINE, Admission, DeadlineNode, Deadlines, Flusher, Reached, ResponseHeads, next_of,
 )
 from syncless.http.stream cimport (
     Buffer, Buffers, Input, Stream, TlsLayer, borrow_input, close_stream, free_stream, receive_more, return_input,
@@ -226,7 +226,8 @@ cdef class Turns:
         self.deadlines = Deadlines(get_loop())
         self.deadlines.expire = give_up
         self.deadlines.allow(QUEUE_DEADLINE, <int64_t> (seconds * 1e9))
-        self.admission = Admission(self.deadlines, requests, queued, priorities)
+        self.admission = Admission(
+            self.deadlines, Reached(get_loop(), None, None), requests, queued, priorities)
 
     def begin(self):
         return bool(self.admission.begin(NORMAL))
