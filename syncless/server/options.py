@@ -228,6 +228,10 @@ OPTIONS = {  # heading -> options
             call=
             "number of threads that take over when the application has held the serving thread for "
             "`held_seconds` (0; see docs/howto/slow.md)"),
+        Option("self_cure", False, text=
+            "offload a C function, by its name, when it has blocked all other requests three times", call=
+            "True offloads a C function by its name when it has blocked all other requests three times (see "
+            "docs/howto/blocking.md#let-the-server-do-it)"),
         Option("request_slots", KEEP, choices=CHOICES, text=
             "under the patch, threading.local values of a request: keep those that an earlier request "
             "left, as a pool of threads does (default), or start fresh", type="str = KEEP", call=

@@ -24,6 +24,7 @@ requests = 100
 [patch]
 sqlite3 = false
 cpu = true
+offload = "zlib.compress"
 [certificates]
 "example.org" = ["cert.pem", "key.pem"]
 """
@@ -74,6 +75,7 @@ def test_file_in_the_working_directory_is_read(folder, name):
     assert dict(options.limits) == {"head_seconds": 5, "requests": 100} and options.patch == {
         "sqlite3": False,
         "cpu": True,
+        "offload": ["zlib.compress"],
     }
     assert dict(options.certificates) == {"example.org": ("cert.pem", "key.pem")}
 
@@ -168,6 +170,7 @@ def test_limits_of_all_places_are_put_together(folder, monkeypatch):
             "workers = 2\n\n[limits]\nbacklog = 1\nhead_seconds = '3x'\n",
             "syncless.toml:5: limits: head_seconds: write",
         ),
+        ("[patch]\noffload = [1]\n", "syncless.toml:1: patch: write a string, not 1"),
         ("umask = 27\n", "syncless.toml:1: umask: write a string, not 27"),
         ("workers =\n", "syncless.toml: Invalid value"),
     ],
