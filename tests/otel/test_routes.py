@@ -18,7 +18,7 @@ def test_django_leaves_its_route_unless_the_application_has():
     )
     found = []
     for path, left in (("/orders/7/", {}), ("/", {}), ("/", {"http.route": "/mine"})):
-        for attributes in ({"environ": left.copy()}, {"environ": {}, "scope": left.copy()}):
+        for attributes in ({"META": left.copy()}, {"META": {}, "scope": left.copy()}):
             request = SimpleNamespace(path_info=path, urlconf=patterns, **attributes)
             assert base.BaseHandler().resolve_request(request) is request.resolver_match
             found.append(
@@ -26,4 +26,4 @@ def test_django_leaves_its_route_unless_the_application_has():
             )
     assert found == [["/orders/<int:number>/"]] * 2 + [["/"]] * 2 + [["/mine"]] * 2
     with pytest.raises(urls.Resolver404):
-        base.BaseHandler().resolve_request(SimpleNamespace(path_info="/x", urlconf=patterns, environ={}))
+        base.BaseHandler().resolve_request(SimpleNamespace(path_info="/x", urlconf=patterns, META={}))

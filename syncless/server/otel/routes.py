@@ -14,8 +14,7 @@ from syncless.tools.imports import when_executed
 
 
 def name_routes() -> None:
-    """From now on `http.route` is in the environ or the scope of Django's requests, unless the application
-    has put it there."""
+    """From now on `http.route` is left with Django's requests, unless the application has left it."""
     when_executed("django.core.handlers.base", _change)
 
 
@@ -28,8 +27,8 @@ def _change(module: Any) -> None:
     @functools.wraps(resolve)
     def resolve_request(self: Any, request: Any) -> Any:
         match = resolve(self, request)
-        left = getattr(request, "scope", None)  # of ASGI
-        (request.environ if left is None else left).setdefault("http.route", f"/{match.route}")
+        left = getattr(request, "scope", request.META)  # what came from us
+        left.setdefault("http.route", f"/{match.route}")
         return match
 
     resolve_request.names_routes = True  # type: ignore[attr-defined]
