@@ -17,6 +17,7 @@ from syncless.http.stream cimport (
     send_pending, transmit,
 )
 
+from syncless.http.limits import Limits
 from syncless.http.priorities import NORMAL
 
 cdef extern from "Python.h":
@@ -216,6 +217,12 @@ cdef int give_up(Loop loop, object owner, int kind) except -1:
     return 0
 
 
+class Silent:
+    """An error log."""
+    def entry(self, *_args):
+        pass
+
+
 cdef class Turns:
     """Admission of Waiters, which wait for at most `seconds`, counted from the loop's last turn: the test
     before may have held it for long."""
@@ -227,7 +234,7 @@ cdef class Turns:
         self.deadlines.expire = give_up
         self.deadlines.allow(QUEUE_DEADLINE, <int64_t> (seconds * 1e9))
         self.admission = Admission(
-            self.deadlines, Reached(get_loop(), None, None), requests, queued, priorities)
+            self.deadlines, Reached(get_loop(), Limits(), Silent()), requests, queued, priorities)
 
     def begin(self):
         return bool(self.admission.begin(NORMAL))
