@@ -264,6 +264,8 @@ LATE_IMPORTS = {
         ("server/server.py", "syncless.http.log.slowrequests"),
         ("server/server.py", "syncless.server.program.running"),
         ("server/server.py", "syncless.server.program.blocking"),
+        ("server/server.py", "syncless.server.program.selfcure"),
+        ("server/program/selfcure.py", "syncless.patches"),
         ("tools/offloading.py", "syncless.tools.realthreads"),
         ("patches/eventloops.py", "syncless.tools.realthreads"),
         ("patches/__init__.py", "syncless.patches.libraries"),

@@ -60,6 +60,8 @@ OF_A_SERVICE = re.compile(
 )
 """Found in the variables, NAME=VALUE, that Kubernetes and Docker set for a service. One of the name syncless
 has variables with our prefix."""
+OFFLOAD = "offload"
+"""Key of the table [patch] that is no area: import paths."""
 IN_FILES_ONLY = ("limits", "certificates", "hooks", "logging")
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 TABLES = {option.name: option.name for option in ALL if option.default == {}} | {
@@ -137,10 +139,16 @@ class Options:
         if name == "patch":
             if isinstance(value, bool):
                 return {"patch": value}
-            for area in _table(value):
-                if area not in AREAS:
+            areas: list[tuple[str, Any]] = []
+            for area, chosen in _table(value).items():
+                if area == OFFLOAD:
+                    chosen = [_is(str, path) for path in (chosen if isinstance(chosen, list) else [chosen])]
+                elif area not in AREAS:
                     raise ValueError(f"unknown area {area!r}{nearest(area, AREAS)}")
-            return {"areas": [(area, _is(bool, on)) for area, on in value.items()]}
+                else:
+                    _is(bool, chosen)
+                areas.append((area, chosen))
+            return {"areas": areas}
         if name == "compress" and not isinstance(value, str):
             if isinstance(value, list):
                 return {"compress": ",".join(_is(str, kind) for kind in value)}

@@ -251,7 +251,7 @@ def _request(request: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _stalls(workers: list[dict[str, Any]], width: int, colour: bool) -> Iterator[str]:
-    """Yield the last stall of each worker, with the end of its stack."""
+    """Yield the last stall of each worker, with the end of its stack, and what they have had offloaded."""
     last = [(worker["pid"], worker["recent_stalls"][0]) for worker in workers if worker.get("recent_stalls")]
     if last:
         yield ""
@@ -261,6 +261,12 @@ def _stalls(workers: list[dict[str, Any]], width: int, colour: bool) -> Iterator
         yield f"{pid} {when}, {duration(stall['seconds'])}:"[:width]
         for line in stall["stack"].splitlines()[-2:]:
             yield visible(line)[:width]
+    cures = {cure["function"]: cure for worker in workers for cure in worker.get("self_cures", ())}
+    for cure in cures.values():
+        yield f"offloaded after {cure['stalls']} stalls: {visible(cure['function'])}"[:width]
+    if cures:
+        paths = ", ".join(f'"{visible(function)}"' for function in cures)
+        yield f"  keep it in syncless.toml: [patch] offload = [{paths}]"
 
 
 def _columns(rows: list[tuple[str, ...]], sides: str) -> list[str]:

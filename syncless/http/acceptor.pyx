@@ -30,8 +30,8 @@ from syncless._core.timers cimport timer_init
 from syncless.http.connection cimport CARRYING, CLOSED, GREETING, READING, RUNNING, Connection
 from syncless.http.exchange cimport Session
 from syncless.http.listener cimport (
-    GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, DeadlineNode, Deadlines,
-    Listener, next_of,
+    AT_CONNECTIONS, GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE,
+    DeadlineNode, Deadlines, Listener, next_of,
 )
 from syncless.http.peer cimport Carried
 from syncless.http.stream cimport Buffer, Buffers, Stream, TlsLayer, has_input, has_unsent
@@ -165,15 +165,18 @@ cdef class Acceptor(Watcher):
         """Accept what has come, up to a batch."""
         cdef Listener listener = self.listener
         cdef char text[INET6_ADDRSTRLEN]
-        cdef bint full
+        cdef bint full, evicted
         cdef int fd, port, error, _, limit = 0 if self.takes_all else listener.limits.connections
         if self.closed or self.paused:
             return 0
         for _ in range(ACCEPT_BATCH):
             full = limit and listener.all_connections() >= limit
-            if full and is_ready(self.fd, READ) and not evict_one(listener):
-                listener.starved = True
-                return 0  # the rest waits in the backlog; a connection that closes or falls idle pushes us
+            if full and is_ready(self.fd, READ):
+                evicted = evict_one(listener)
+                listener.reached.note(AT_CONNECTIONS, evicted)
+                if not evicted:
+                    listener.starved = True
+                    return 0    # the rest waits in the backlog; one that closes or falls idle pushes us
             fd = syncless_accept(self.fd, text, &port, &self.last)
             if fd < 0:
                 error = errno

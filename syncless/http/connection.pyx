@@ -45,8 +45,8 @@ from syncless._core.poll.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
 from syncless.http.exchange cimport Application, Exchange, Session, Sessions, Upgrade, give_back
 from syncless.http.listener cimport (
-    HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode,
-    Listener, next_of,
+    AT_BUFFERED_BYTES, AT_CLIENT_CONNECTIONS, AT_LINGER_CONNECTIONS, HEAD_DEADLINE, IDLE_DEADLINE,
+    LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode, Listener, next_of,
 )
 from syncless.http.peer cimport Incoming
 from syncless.http.request cimport METHOD, REFUSED_BYTES, HeadRequest, Request
@@ -381,6 +381,8 @@ cdef class Connection(Watcher):
         if self.listener.clients is None or self.trusted or self.expects_proxy_header or self.remote_port < 0:
             return True
         self.counted = self.listener.clients.enter(self.remote_addr)
+        if not self.counted:
+            self.listener.reached.note(AT_CLIENT_CONNECTIONS, True)
         return self.counted
 
     # -- reading a request -----------------------------------------------------------------------------------
@@ -660,6 +662,7 @@ cdef class Connection(Watcher):
         if self.stream.ended or not (has_input(&self.stream) or self.unread):
             return self.close(loop, False)
         if too_many_linger(listener):
+            listener.reached.note(AT_LINGER_CONNECTIONS, True)
             oldest = <Connection> listener.deadlines.first(LINGER_DEADLINE).place.owner
             oldest.close(loop, False)
         self.move_to(LINGERING)
@@ -726,6 +729,7 @@ cdef int shed_slow_heads(Listener listener) except -1:
     while following is not None and listener.all_held() > listener.buffers.budget:
         connection, following = following, owner_of(next_of(&following.deadline))
         if connection.stream.inbox.size or connection.phase == CARRYING:
+            listener.reached.note(AT_BUFFERED_BYTES, True)
             connection.close(listener.loop, False)      # others may run, and the following one go on
             if following is not None and following.deadline.kind != HEAD_DEADLINE:
                 following = owner_of(listener.deadlines.first(HEAD_DEADLINE))

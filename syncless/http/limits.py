@@ -206,7 +206,8 @@ class Limits:
             if value == "auto" and name in MAY_BE_AUTO:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise TypeError(f"limit {name} must be a number, not {value!r}")
+                unless = ' or "auto"' if name in MAY_BE_AUTO else ""
+                raise TypeError(f"limit {name} must be a number{unless}, not {value!r}")
             zero = name in MAY_BE_ZERO or getattr(Limits, name, None) == 0
             if value < 0 or (value == 0 and not zero):
                 raise ValueError(f"limit {name} must be positive, not {value!r}")

@@ -151,8 +151,40 @@ cdef enum:
     RANKS = 4
 
 
+cdef enum:
+    # numbers of the limits of which the error log tells when they are reached, as in REACHED
+    AT_CONNECTIONS = 0
+    AT_CLIENT_CONNECTIONS = 1
+    AT_REQUESTS = 2
+    AT_QUEUED = 3
+    AT_QUEUE_SECONDS = 4
+    AT_BUFFERED_BYTES = 5
+    AT_LINGER_CONNECTIONS = 6
+    AT_EVENT_BYTES = 7
+    TOLD_LIMITS = 8
+
+cdef struct Episode:
+    int64_t began, last         # ns, by the loop's clock; began 0: it is not reached
+    long long waited, refused
+    bint told
+
+
+cdef class Reached:
+    cdef Loop loop
+    cdef object limits          # a Limits
+    cdef object error_log
+    cdef Episode[TOLD_LIMITS] episodes
+    cdef Timer timer            # set while a limit is reached
+    cdef void note(self, int limit, bint refused) noexcept
+    cdef void look_at(self, int64_t when) noexcept
+    cdef int tell(self, int64_t now, bint all_end) except -1
+    cdef int log(self, int limit, const Episode* past) except -1
+    cdef int close(self) except -1
+
+
 cdef class Admission:
     cdef Deadlines deadlines
+    cdef Reached reached
     cdef Py_ssize_t most_active         # Limits.requests, or what the rule says now; 0: any number
     cdef Py_ssize_t most_queued         # Limits.queued
     cdef readonly object rule           # AutoLimit, or None: most_active stays
@@ -190,6 +222,7 @@ cdef class Admission:
     cdef int leave(self, DeadlineNode* node) except -1
     cdef int take_out(self, DeadlineNode* node) except -1
     cdef DeadlineNode* next_one(self) except? NULL
+    cdef int waits_no_more(self) except -1
     cdef bint hand_over(self) except -1
     cdef int shed(self) except -1
     cdef DeadlineNode* late_one(self, int64_t now) except? NULL
@@ -282,6 +315,7 @@ cdef class Listener:
     cdef Deadlines deadlines
     cdef Buffers buffers                # for received bytes and bytes to send
     cdef Flusher flusher                # those that have something to send
+    cdef Reached reached                # tells of limits that are reached
     cdef Admission admission            # requests that run and those that wait
     cdef object clients                 # Clients; None if nothing bounds their connections
     cdef RequestHeads heads             # the application's

@@ -7,6 +7,7 @@ from syncless._core.loop import Loop
 from syncless._core.scheduler import Runnable
 from syncless.http.exchange import Application, Sessions
 from syncless.http.limits import Limits
+from syncless.http.log.errorlog import ErrorLog
 from syncless.http.log.loglines import AccessLog
 from syncless.http.log.slowrequests import SlowRequests
 from syncless.http.overload import AutoLimit
@@ -38,6 +39,9 @@ class DataRates:
 class ResponseHeads:
     def __init__(self, loop: Loop) -> None: ...
 
+class Reached:
+    def __new__(cls, loop: Loop, limits: Limits, error_log: ErrorLog) -> Reached: ...
+
 class Admission:
     active: int
     exempt: int
@@ -45,7 +49,12 @@ class Admission:
     refused: int
     rule: AutoLimit | None
     def __init__(
-        self, deadlines: Deadlines, requests: int | str, queued: int, priorities: Priorities | None = None
+        self,
+        deadlines: Deadlines,
+        reached: Reached,
+        requests: int | str,
+        queued: int,
+        priorities: Priorities | None = None,
     ) -> None: ...
     def close(self) -> None:
         """Look at the queue no more, and tell no limit."""

@@ -15,7 +15,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 cimport cython
 from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memset
 from libc.time cimport time as seconds_now
 
 from syncless._core.clock cimport NEVER, monotonic_ns
@@ -38,6 +38,7 @@ from syncless._core.cpython.threadlocal import use_slots
 from syncless.http.clients import Clients
 from syncless.http.errors import HTTP2_ERRORS, ON_HANGUP, PHRASES
 from syncless.http.limits import limit_values
+from syncless.http.log.errorlog import INFO
 from syncless.http.trust import REQUEST_START, REQUEST_TIMEOUT
 
 
@@ -46,6 +47,7 @@ include "listener/deadlines.pxi"
 include "listener/flusher.pxi"
 include "listener/datarates.pxi"
 include "listener/responseheads.pxi"
+include "listener/reached.pxi"
 include "listener/admission.pxi"
 include "listener/counters.pxi"
 
@@ -96,7 +98,8 @@ cdef class Listener:
         self.deadlines.allow(BEAT_DEADLINE, self.limits.ping_ns)
         self.buffers = Buffers(limits.buffered_bytes)
         self.flusher = Flusher(self.loop)
-        self.admission = Admission(self.deadlines, limits.requests, limits.queued, priority)
+        self.reached = Reached(self.loop, limits, error_log)
+        self.admission = Admission(self.deadlines, self.reached, limits.requests, limits.queued, priority)
         self.clients = Clients(limits.client_connections) if limits.client_connections else None
         self.heads = application.heads
         self.response_heads = ResponseHeads()
@@ -128,6 +131,7 @@ cdef class Listener:
         """End what would keep the listener alive."""
         self.deadlines.close()
         self.admission.close()
+        self.reached.close()
         self.application.close()
 
     cdef int complain(self, str words) except -1:

@@ -215,6 +215,13 @@ patch_multiprocessing = _patch_of("multiprocessing", "The semaphores and connect
 patch_drivers = _patch_of("drivers", "The hooks of database drivers that wait in C: psycopg2 and psycopg 3.")
 
 
+def patch_offload(*names: str) -> list[Change]:
+    """Run functions in real OS threads, by their import paths, like ``patch_all(offload=[...])``, and patch
+    nothing else. Return the changes made by this call."""
+    new = _registry.apply({area_of_offload(name): partial(patch_names, name=name) for name in names})
+    return [change for change in _registry.changes() if change.area in new]
+
+
 def patch_native(*names: str) -> list[Change]:
     """Make C libraries wait cooperatively: their calls of libc that would block park the tasklet.
 

@@ -82,6 +82,7 @@ class ServerOptions(LimitOptions, total=False):
     native: Mapping[str, Any] | None
     native_threads: int
     standby_threads: int
+    self_cure: bool
     request_slots: str
     on_hangup: str
     pass_deadline: bool

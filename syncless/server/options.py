@@ -76,10 +76,11 @@ def limit_value(name: str, value: Any) -> float:
         advice = f"did you mean {near}?" if near else "--help-all lists all limits"
         raise ValueError(f"unknown limit {name!r}; {advice}")
     unit = next((unit for end, unit in UNIT_OF.items() if name.endswith(end)), "")
-    if name in MAY_BE_AUTO and value == "auto":
+    word = "auto" if name in MAY_BE_AUTO else ""
+    if word and value == word:
         return value  # type: ignore[no-any-return]
     try:
-        return measured(value, unit, whole=isinstance(kinds[name], int))
+        return measured(value, unit, whole=isinstance(kinds[name], int), word=word)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
@@ -95,11 +96,12 @@ UNIT_OF = {"_seconds": "SECONDS", "_bytes": "BYTES", "_rate": "BYTES", "_line": 
 EXAMPLES = {"SECONDS": "seconds, such as 30, 500ms or 5m", "BYTES": "bytes, such as 8190, 32KiB or 10M"}
 
 
-def measured(value: Any, unit: str, *, whole: bool) -> float:
+def measured(value: Any, unit: str, *, whole: bool, word: str = "") -> float:
     """Return the number in a value: a number, or text with an optional unit. A rate may end in /s. Raise
-    ValueError if it is malformed."""
+    ValueError if it is malformed, whose text names the `word` that may be there instead."""
     kind = "a whole number" if whole else "a number"
-    refusal = f"write {kind}{' of ' + EXAMPLES[unit] if unit else ''}, not {value!r}"
+    unless = f", or {word}" if word else ""
+    refusal = f"write {kind}{' of ' + EXAMPLES[unit] if unit else ''}{unless}, not {value!r}"
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(refusal)
     if not isinstance(value, str):
@@ -226,6 +228,10 @@ OPTIONS = {  # heading -> options
             call=
             "number of threads that take over when the application has held the serving thread for "
             "`held_seconds` (0; see docs/howto/slow.md)"),
+        Option("self_cure", False, text=
+            "offload a C function, by its name, when it has blocked all other requests three times", call=
+            "True offloads a C function by its name when it has blocked all other requests three times (see "
+            "docs/howto/blocking.md#let-the-server-do-it)"),
         Option("request_slots", KEEP, choices=CHOICES, text=
             "under the patch, threading.local values of a request: keep those that an earlier request "
             "left, as a pool of threads does (default), or start fresh", type="str = KEEP", call=

@@ -92,6 +92,8 @@ def serve(
     - `native_threads`: number of threads for native handlers (default: the number of cores).
     - `standby_threads`: number of threads that take over when the application has held the serving thread for
       `held_seconds` (0; see docs/howto/slow.md).
+    - `self_cure`: True offloads a C function by its name when it has blocked all other requests three times
+      (see docs/howto/blocking.md#let-the-server-do-it).
     - `request_slots`: under the patch, `threading.local` values of a request: "keep" those that an earlier
       request left, as a pool of threads does (default), or start "fresh" (see
       docs/howto/databases.md#a-connection-per-thread).

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from syncless.http.log.slowrequests import SlowRequests
     from syncless.server.arguments import LimitOptions
     from syncless.server.otel.telemetry import Telemetry
+    from syncless.server.program.selfcure import SelfCure
     from syncless.server.status.reporter import Reporter
 
 Self = TypeVar("Self", bound="Server")
@@ -86,6 +87,7 @@ class Server:
         native: Mapping[str, Any] | None = None,
         native_threads: int = 0,
         standby_threads: int = 0,
+        self_cure: bool = False,
         request_slots: str = KEEP,
         on_hangup: str = ON_HANGUP[0],
         pass_deadline: bool = False,
@@ -207,6 +209,9 @@ class Server:
         if standby_threads:
             standby = import_module("syncless.server.lanes.standby")
             self.lanes.insert(0, standby.StandBy(standby_threads, self.limits.held_seconds))
+        self.self_cure: SelfCure | None = None
+        if self_cure:
+            self.self_cure = import_module("syncless.server.program.selfcure").SelfCure()
         self.counters: Counters | None = None
         """Where its requests are counted, if anybody wants to know; set before it starts."""
         self.reporter: Reporter | None = None
@@ -271,10 +276,12 @@ class Server:
             if self.telemetry is not None:
                 self.telemetry.start()
             self._carry_on()
+            if self.self_cure is not None:
+                self.self_cure.start()
             running.begins(self)
         except BaseException:
             self._close_lanes()
-            self._carry_no_more()
+            self._end_others()
             self._opened, self.telemetry = [], None
             self.sockets.begin_no_more(opened)
             self.sockets.close(opened)
@@ -302,7 +309,10 @@ class Server:
                     f"calls of other services carry on no trace and no deadline: {error}"
                 )
 
-    def _carry_no_more(self) -> None:
+    def _end_others(self) -> None:
+        """End what _carry_on() and the self-cure have begun."""
+        if self.self_cure is not None:
+            self.self_cure.stop()
         if self._carrying is not None:
             self._carrying()
             self._carrying = None
@@ -464,7 +474,7 @@ class Server:
         finally:
             running.has_stopped(self)
             self._close_lanes()
-            self._carry_no_more()
+            self._end_others()
             if self.telemetry is not None:
                 self.telemetry.stop()
                 self.telemetry = None

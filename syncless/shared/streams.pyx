@@ -25,7 +25,7 @@ from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport get_loop
 from syncless.http.connection cimport ALL_FOR_NOW, CARRYING, THE_LAST, Connection, Discarded, discard
 from syncless.http.exchange cimport Exchange, Session, Upgrade
-from syncless.http.listener cimport BEAT_DEADLINE, Listener
+from syncless.http.listener cimport AT_EVENT_BYTES, BEAT_DEADLINE, Listener
 from syncless.http.stream cimport Stream, consume_inbox, has_unsent, is_receivable, receive, unsent
 from syncless.http.websocket.frames cimport BINARY, CLOSE, PING, PONG, TEXT, Frames, head_of
 from syncless.http.wire.wire cimport REPLY_CHUNK, REPLY_LAST_CHUNK, put_chunk_line
@@ -228,6 +228,7 @@ cdef class HeldStream(Session):
                 return 0
             if has_unsent(stream) and <Py_ssize_t> unsent(stream) + size > listener.limits.event_bytes:
                 listener.held_dropped += 1
+                listener.reached.note(AT_EVENT_BYTES, True)
                 return connection.close(listener.loop, True)
         listener.buffers.append(&stream.out, PyBytes_AS_STRING(data), size)
         return 0 if stream.stalled else listener.flusher.add(connection)

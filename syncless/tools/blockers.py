@@ -20,6 +20,7 @@ from syncless._core.calls.sidethread import SideThread, wait_readable
 from syncless._core.cpython.functions import original_of
 from syncless._core.threadloop import current_loop
 from syncless._core.waits import OWN, is_installed
+from syncless.tools.callees import callee_of
 from syncless.tools.knownlibraries import REFUSED, below_sys_path, is_refused, owner, user
 
 _current_frames = original_of(sys._current_frames)
@@ -47,6 +48,8 @@ class Stall(NamedTuple):
     """The C functions that it is in, the innermost first. None if that is not known."""
     caller: str = ""
     """The innermost that is neither of Python nor of an installed package, if it is another one."""
+    callee: str = ""
+    """The import path of the C function, if it is known."""
     looks: tuple[Stall, ...] = ()
     """Of one that is over: one for each look, with the seconds since the look before."""
 
@@ -67,12 +70,27 @@ class Stall(NamedTuple):
         if found is None:
             return self.place
         name, path = found
-        return f"{name or 'a function'} in {_base(path)}, {self.place}"
+        return f"{name or self.callee or 'a function'} in {_base(path)}, {self.place}"
 
     @property
     def cure(self) -> str:
         """The fix, in words."""
-        return UNREAD if self.frames is None else cure_of(self.frames)
+        words = UNREAD if self.frames is None else cure_of(self.frames)
+        if not self.callee:
+            return words
+        if self.is_held:
+            return HELD.format(self.callee)
+        return words.replace(OFFLOADED, f'patch_all(offload=["{self.callee}"])')
+
+    @property
+    def offloadable(self) -> str:
+        """The import path of the C function if the fix is to offload it by this name."""
+        return self.callee if f'offload=["{self.callee}"]' in self.cure else ""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the C function is offloaded, but not in this call."""
+        return bool(self.frames and self.callee) and is_offloaded(self.callee)
 
     @property
     def text(self) -> str:
@@ -133,7 +151,8 @@ def stall_of(thread: int, number: int, seconds: float, stack: bool = True) -> St
         return Stall(seconds, "", "a tasklet without Python code", frames) if frames else None
     text = "".join(traceback.format_stack(frame, SHOWN_FRAMES)) if stack else ""
     line, caller = _line(frame), _caller(frame)
-    return Stall(seconds, text, line, _c_functions(thread, number), caller)
+    frames = _c_functions(thread, number)
+    return Stall(seconds, text, line, frames, caller, callee_of(frame) if frames else "")
 
 
 class Watch:
@@ -277,6 +296,12 @@ OWN_THREAD = "it waits for a thread of its own: @offload, patch_all(offload=[...
 HASH = "it hashes or compresses: patch_all(cpu=True), or @offload for a function around it"
 COMPUTE = "it computes in C: @offload, patch_all(offload=[...]) or run_in_thread()"
 
+OFFLOADED = "patch_all(offload=[...])"
+HELD = (
+    'patch_all(offload=["{0}"]) is in force, but this call has kept the original: @offload, or '
+    "run_in_thread(), for a function around it"
+)
+
 Frame = tuple[str | None, str]
 """A C function, if its name is known, and the path of the object that it is in."""
 Frames = list[Frame]
@@ -306,6 +331,14 @@ def is_patched(area: str) -> bool:
     """Return whether the area of the patch is in force."""
     patches = sys.modules.get("syncless.patches")
     return patches is not None and bool(patches.is_patched(area))
+
+
+def is_offloaded(path: str) -> bool:
+    """Return whether the function of this import path runs in OS threads."""
+    patches = sys.modules.get("syncless.patches")
+    return patches is not None and any(
+        change.target == path and change.area.startswith("offload ") for change in patches.changes()
+    )
 
 
 def cure_of(frames: Frames) -> str:

@@ -24,6 +24,7 @@ requests = 100
 [patch]
 sqlite3 = false
 cpu = true
+offload = "zlib.compress"
 [certificates]
 "example.org" = ["cert.pem", "key.pem"]
 """
@@ -74,6 +75,7 @@ def test_file_in_the_working_directory_is_read(folder, name):
     assert dict(options.limits) == {"head_seconds": 5, "requests": 100} and options.patch == {
         "sqlite3": False,
         "cpu": True,
+        "offload": ["zlib.compress"],
     }
     assert dict(options.certificates) == {"example.org": ("cert.pem", "key.pem")}
 
@@ -145,8 +147,12 @@ def test_limits_of_all_places_are_put_together(folder, monkeypatch):
             "[limits]\nhead_second = 5\n",
             "syncless.toml:1: limits: unknown limit 'head_second'; did you mean head_seconds?",
         ),
-        ("[limits]\nrequests = 1.5\n", "syncless.toml:2: limits: requests: write a whole number, not 1.5"),
-        ("[limits]\nrequests = 'x'\n", "syncless.toml:2: limits: requests: write a whole number, not 'x'"),
+        ("[limits]\nbacklog = 1.5\n", "syncless.toml:2: limits: backlog: write a whole number, not 1.5"),
+        ("[limits]\nbacklog = 'x'\n", "syncless.toml:2: limits: backlog: write a whole number, not 'x'"),
+        (
+            "[limits]\nrequests = 'auot'\n",
+            "syncless.toml:2: limits: requests: write a whole number, or auto, not 'auot'",
+        ),
         (
             "[patch]\nsqlite = false\n",
             "syncless.toml:1: patch: unknown area 'sqlite'; did you mean 'sqlite3'?",
@@ -164,6 +170,7 @@ def test_limits_of_all_places_are_put_together(folder, monkeypatch):
             "workers = 2\n\n[limits]\nbacklog = 1\nhead_seconds = '3x'\n",
             "syncless.toml:5: limits: head_seconds: write",
         ),
+        ("[patch]\noffload = [1]\n", "syncless.toml:1: patch: write a string, not 1"),
         ("umask = 27\n", "syncless.toml:1: umask: write a string, not 27"),
         ("workers =\n", "syncless.toml: Invalid value"),
     ],

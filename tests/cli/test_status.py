@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import syncless
+from syncless.cli.status import _stalls as stalls
 from syncless.cli.status import duration, lines
 from tests.cli.terminal import Terminal
 from tests.cli.test_loading import environment
@@ -45,6 +46,15 @@ def test_status_shows_workers_and_requests(seen):
     (running.folder / "syncless.toml").write_text(f'status = "{address}"\n')
     assert status(cwd=running.folder).returncode == 0
     assert json.loads(status("--json", SYNCLESS_STATUS=address).stdout)["master"] == running.process.pid
+
+
+def test_functions_that_were_offloaded_are_told_with_what_keeps_them_so():
+    cure = {"function": "cv2.resize", "at": 0.0, "stalls": 3, "configuration": ""}
+    workers = [{"pid": pid, "recent_stalls": [], "self_cures": [cure]} for pid in (1, 2)]
+    assert list(stalls(workers, 80, False)) == [
+        "offloaded after 3 stalls: cv2.resize",
+        '  keep it in syncless.toml: [patch] offload = ["cv2.resize"]',
+    ]
 
 
 def test_watch_shows_it_anew_until_ctrl_c(seen):

@@ -147,8 +147,8 @@ def test_websocket_takes_no_place_of_a_found_limit(start, few):
 
 
 def test_wrong_limits_and_rules_are_told_at_once():
-    with pytest.raises(TypeError, match="limit requests must be a number"):
-        Server(held(None, []), requests="many")
+    with pytest.raises(TypeError, match='limit requests must be a number or "auto", not'):
+        Server(held(None, []), requests="auot")
     with pytest.raises(TypeError, match="limit queued must be a number"):
         Server(held(None, []), queued="auto")
     with pytest.raises(ValueError, match="priority: write"):

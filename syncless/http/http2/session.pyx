@@ -46,7 +46,8 @@ from syncless.http.exchange cimport Exchange, Session, Sessions
 from syncless.http.http2.nghttp2 cimport *
 from syncless.http.http2.stream cimport CREDIT, ROOM, Frames, RequestStream
 from syncless.http.listener cimport (
-    HEAD_DEADLINE, HTTP2_GOAWAYS, HTTP2_RESETS, IDLE_DEADLINE, NO_DEADLINE, Counters, Listener,
+    AT_BUFFERED_BYTES, HEAD_DEADLINE, HTTP2_GOAWAYS, HTTP2_RESETS, IDLE_DEADLINE, NO_DEADLINE, Counters,
+    Listener,
 )
 from syncless.http.peer cimport Incoming
 from syncless.http.stream cimport (
@@ -240,6 +241,7 @@ cdef int on_data(
     if stream.tunnels:
         session.allow(1)                            # a small message is no idle frame
     if session.listener.all_held() > buffers.budget and not someone_waits(&stream.readers):
+        session.listener.reached.note(AT_BUFFERED_BYTES, True)
         stream.bytes.gone = True
         nghttp2_submit_rst_stream(library, NGHTTP2_FLAG_NONE, id, NGHTTP2_ENHANCE_YOUR_CALM)
         return 0

@@ -27,13 +27,17 @@ cdef void look_at_queue(void* owner) noexcept:
 
 @cython.no_gc_clear      # __dealloc__ needs the loop
 cdef class Admission:
-    """Admission(deadlines, requests, queued, priorities): the limits of these names."""
+    """Admission(deadlines, reached, requests, queued, priorities): the limits of these names."""
 
     def __cinit__(self, *_args):
         timer_init(&self.timer, look_at_queue, <void*> self)
 
-    def __init__(self, Deadlines deadlines not None, requests, Py_ssize_t queued, priorities=None):
+    def __init__(
+        self, Deadlines deadlines not None, Reached reached not None, requests, Py_ssize_t queued,
+        priorities=None,
+    ):
         self.deadlines = deadlines
+        self.reached = reached
         if requests == "auto":
             self.rule = import_module("syncless.http.overload").AutoLimit(deadlines.loop.clock.now / 1e9)
             requests = self.rule.limit
@@ -117,10 +121,12 @@ cdef class Admission:
     cdef bint queue(self, DeadlineNode* node, Runnable owner, uint8_t rank) except -1:
         """Return whether its owner may wait for its turn."""
         cdef int64_t now = self.deadlines.loop.clock.now
-        if self.queued >= self.most_queued or self.rule is not None and not self.rule.may_wait(
-                now / 1e9, rank):
+        cdef bint full = self.queued >= self.most_queued
+        if full or self.rule is not None and not self.rule.may_wait(now / 1e9, rank):
             self.refused += 1
+            self.reached.note(AT_QUEUED if full else AT_REQUESTS, True)
             return False
+        self.reached.note(AT_REQUESTS, False)
         self.deadlines.start(node, QUEUE_DEADLINE, owner)
         node.rank = rank
         self.queued += 1
@@ -135,6 +141,10 @@ cdef class Admission:
     cdef int expire(self) except -1:
         """The deadline of one that waited has passed: it will not run."""
         self.refused += 1
+        self.reached.note(AT_QUEUE_SECONDS if self.rule is None else AT_REQUESTS, True)
+        return self.waits_no_more()
+
+    cdef int waits_no_more(self) except -1:
         self.queued -= 1
         self.attention -= 1
         if self.rule is not None:
@@ -143,8 +153,7 @@ cdef class Admission:
 
     cdef int take_out(self, DeadlineNode* node) except -1:
         """It waits no more."""
-        self.expire()
-        self.refused -= 1
+        self.waits_no_more()
         self.deadlines.stop(node)
         return 0
 

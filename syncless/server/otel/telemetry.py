@@ -19,6 +19,7 @@ from syncless.patches.outgoing import Source
 from syncless.server.otel import settings
 from syncless.server.otel.exporter import Backlog, Clock, Exporter, Outlet
 from syncless.server.otel.logs import Entry, observer
+from syncless.server.otel.routes import name_routes
 from syncless.server.otel.tracer import Ended, Tracer
 from syncless.server.status.reporter import Reporter
 from syncless.server.status.scoreboard import Scoreboard
@@ -49,6 +50,7 @@ class Telemetry:
                 Outlet(target, "spans", backlog, self._settings.delay, self._messages.traces)
             )
             self._tracer = Tracer(self._settings.share, self._settings.parents, backlog.put)
+            name_routes()
         target = self._settings.targets.get("metrics")
         if target is not None:
             self._add_metrics(target, server)

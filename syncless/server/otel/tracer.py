@@ -25,7 +25,7 @@ ROUTES = (
     ("route", "path"),  # FastAPI
 )
 """Keys under which frameworks leave objects with the request, and the attribute of each that is the route.
-The first key is for the application: Flask and Django leave nothing."""
+The first key is for the application, and for routes.py: Flask and Django leave nothing."""
 
 make = tuple.__new__
 """Makes a NamedTuple in a third of the time of its class."""

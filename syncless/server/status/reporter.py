@@ -201,6 +201,7 @@ class Reporter:
             "growing": self._growth.growing,
             "stuck": self._search.found,
             "slowest_requests": slow.slowest() if slow is not None else [],
+            "self_cures": self._server.self_cure.cures if self._server.self_cure is not None else [],
             "recent_stalls": self._stuck() + self._stalls[::-1],
         }
 

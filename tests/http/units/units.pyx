@@ -10,13 +10,14 @@ from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.threadloop cimport get_loop
 from syncless.http.listener cimport (
-    QUEUE_DEADLINE, Admission, DeadlineNode, Deadlines, Flusher, ResponseHeads, next_of,
+    QUEUE_DEADLINE, Admission, DeadlineNode, Deadlines, Flusher, Reached, ResponseHeads, next_of,
 )
 from syncless.http.stream cimport (
     Buffer, Buffers, Input, Stream, TlsLayer, borrow_input, close_stream, free_stream, receive_more, return_input,
     send_pending, transmit,
 )
 
+from syncless.http.limits import Limits
 from syncless.http.priorities import NORMAL
 
 cdef extern from "Python.h":
@@ -216,6 +217,12 @@ cdef int give_up(Loop loop, object owner, int kind) except -1:
     return 0
 
 
+class Silent:
+    """An error log."""
+    def entry(self, *_args):
+        pass
+
+
 cdef class Turns:
     """Admission of Waiters, which wait for at most `seconds`, counted from the loop's last turn: the test
     before may have held it for long."""
@@ -226,7 +233,8 @@ cdef class Turns:
         self.deadlines = Deadlines(get_loop())
         self.deadlines.expire = give_up
         self.deadlines.allow(QUEUE_DEADLINE, <int64_t> (seconds * 1e9))
-        self.admission = Admission(self.deadlines, requests, queued, priorities)
+        self.admission = Admission(
+            self.deadlines, Reached(get_loop(), Limits(), Silent()), requests, queued, priorities)
 
     def begin(self):
         return bool(self.admission.begin(NORMAL))
