@@ -587,8 +587,8 @@ cdef class Connection(Watcher):
         if self.deadline.kind != HEAD_DEADLINE:         # a new connection keeps the one of its first head
             kind = HEAD_DEADLINE if self.stream.inbox.size else IDLE_DEADLINE
             self.listener.deadlines.start(&self.deadline, kind, self)
-            if self.listener.starved and kind == IDLE_DEADLINE:
-                self.listener.offer_room()
+        if self.listener.starved:                       # a silent one may be closed, too: evict_one()
+            self.listener.offer_room()
         return self.listen(loop, READ)
 
     cdef int flush(self, Loop loop) except -1:

@@ -163,7 +163,7 @@ cdef class Listener:
         return held
 
     cdef int offer_room(self) except -1:
-        """A connection has become idle: if others wait in the backlog because there are too many, it can be
+        """A connection waits for bytes: if others wait in the backlog because there are too many, it can be
         closed for one of them."""
         self.starved = False
         if self.acceptor is not None:

@@ -310,7 +310,7 @@ class Server:
                 )
 
     def _end_others(self) -> None:
-        """End what _carry_on() and the self-cure have begun."""
+        """End what _carry_on() and `self_cure` have begun."""
         if self.self_cure is not None:
             self.self_cure.stop()
         if self._carrying is not None:

@@ -3,6 +3,7 @@
 import io
 import os
 import resource
+import socket as blocking
 import struct
 import time
 
@@ -175,6 +176,18 @@ def test_connections_can_be_limited(start):
     assert third.response()[2] == HELLO
 
 
+def test_silent_connections_make_room_for_one_that_comes_with_them(start):
+    """Also where none of them has been read from when it comes."""
+    server = start(hello, connections=2, defer_accept=False, head_seconds=60)
+    silent = [blocking.create_connection(server.address) for _ in range(2)]
+    with socket.socket(fileno=blocking.create_connection(server.address).detach()) as client:
+        client.sendall(GET)
+        with syncless.Timeout(30):
+            assert client.recv(1000).endswith(HELLO)
+    for each in silent:
+        each.close()
+
+
 def test_many_idle_and_half_sent_connections(start):
     server = start(hello, defer_accept=False)
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -194,7 +207,7 @@ def test_many_idle_and_half_sent_connections(start):
 def test_running_out_of_descriptors():
     """EMFILE while accepting: said once, idle connections make room, and the server goes on."""
     program = """
-import io, resource, sys, syncless
+import io, os, resource, sys, syncless
 from syncless.io import socket
 from syncless.wsgi import Server
 def hello(environ, start_response):
@@ -203,7 +216,7 @@ def hello(environ, start_response):
 log = io.StringIO()
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 server = Server(hello, port=0, error_log=log, defer_accept=False).start()
-clients = []
+clients, spare = [], os.dup(0)
 def ask(client):
     client.sendall(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
     return client.recv(1000)
@@ -215,6 +228,10 @@ try:
 except OSError:
     pass
 print(len(clients) > 20)
+if not log.getvalue():  # the last descriptor is one of the server's: nobody has waited for one yet
+    os.close(spare)
+    clients.append(socket.create_connection(server.address, timeout=60))
+    ask(clients[-1])
 last = clients.pop()
 last.close()
 for client in clients[:10]:

@@ -86,15 +86,15 @@ def test_limits_of_connections_are_told(start, app, gate, errors):
     assert eventually(lambda: len(told(errors)) == 1)
     assert "limit connections=2 is reached: a new connection closes one that is idle" in told(errors)[0]
     assert clients[0].at_end() and clients[1].at_end()
+    server.stop()
     other = start(app, client_connections=1, defer_accept=False, error_log=errors)
     first, second = start.client(other), start.client(other)
     assert second.at_end() and first.get()[0] == 200
-    server.stop()
+    assert eventually(lambda: len(told(errors)) >= 3)
     other.stop()
-    assert told(errors)[2:] == [
-        "limit connections=2 was reached for 0.0 s: 0 waits, 2 closed",
-        "limit client_connections=1 was reached for 0.0 s: 1 closed",
-    ]
+    ends = told(errors)[1::2]
+    assert re.fullmatch(r"limit connections=2 was reached for 0.0 s: \d waits, 2 closed", ends[0])
+    assert ends[1] == "limit client_connections=1 was reached for 0.0 s: 1 closed"
 
 
 def test_memory_is_told(start, app, errors):

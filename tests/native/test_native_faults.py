@@ -1,6 +1,5 @@
 """Native handlers that fail: the answer of the client, and the line in the log."""
 
-import contextlib
 import gc
 import io
 import os
@@ -12,6 +11,7 @@ import pytest
 from tests import virtualtime
 from tests.native.conftest import HERE, chosen, compiled, python
 from tests.programs import run_unchecked
+from tests.shortage import descriptors_left
 from tests.waiting import eventually
 
 LINES = {
@@ -138,38 +138,16 @@ def test_connection_goes_back_to_its_thread_where_no_descriptor_is_left(served):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-@pytest.fixture
-def one_is_left():
-    """one_is_left() leaves room for both ends of one connection on loopback, and no more."""
-    limits, held = resource.getrlimit(resource.RLIMIT_NOFILE), []
-
-    def fill():
-        highest = max(map(int, os.listdir("/proc/self/fd")))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 3, limits[1]))
-        with contextlib.suppress(OSError):
-            while True:
-                held.append(os.dup(0))
-        for _ in range(2):
-            os.close(held.pop())
-
-    yield fill
-    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    for fd in held:
-        os.close(fd)
-
-
 @pytest.mark.parametrize("native", [False, True])
-def test_last_descriptor_is_used_and_nobody_makes_room_where_nobody_waits(
-    start, handlers, one_is_left, native
-):
+def test_last_descriptor_is_used_and_nobody_makes_room_where_nobody_waits(start, handlers, native):
     log = io.StringIO()
     more = {"native": chosen({"/hello": "hello"}, handlers), "native_threads": 1} if native else {}
     server = start(python, error_log=log, defer_accept=False, **more)
     idle = start.client(server)
     assert idle.get("/hello")[0] == 200
-    one_is_left()
-    last = start.client(server)
-    assert last.get("/hello")[0] == 200 and idle.get("/hello")[0] == 200
+    with descriptors_left(2):  # for both ends of a connection
+        last = start.client(server)
+        assert last.get("/hello")[0] == 200 and idle.get("/hello")[0] == 200
     assert log.getvalue() == ""
 
 

@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -25,6 +24,7 @@ from syncless.shared import area
 from syncless.shared.embedded import Memory
 from syncless.wsgi import Server
 from tests import needs
+from tests.shortage import descriptors_left
 from tests.supervised import Program
 from tests.waiting import eventually
 
@@ -491,13 +491,9 @@ def test_request_waits_until_there_is_a_descriptor_for_it(alone):
     server = Server(app, port=0)
     alone.join(server, 1)
     server.start()
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with passed_on(alone) as client:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (1, limits[1]))
-        try:
+        with descriptors_left(0):
             turns()
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         assert client.recv(12) == b"HTTP/1.1 200"
     server.stop()
 

@@ -2,8 +2,8 @@
 longer do.
 
 An episode lasts until nobody has reached the limit for QUIET_NS. It is told at its start, and at its end with
-the number of those that had to wait, were refused or were closed. Whoever finds a limit reached only counts,
-because the log may run Python, and this may be in the middle of anything; a timer tells.
+the number of those that had to wait, were refused or were closed. The code that finds a limit reached only
+counts: the log may run Python, which could switch in the middle of anything. A timer tells.
 
 What the system is short of is no limit of ours: Listener.complain() warns of it. Limits that one request
 exceeds by itself are told to its client, and the access log has the response.

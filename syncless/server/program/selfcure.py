@@ -38,7 +38,7 @@ class SelfCure:
 
     def start(self) -> None:
         self._tasklet = spawn(self._cure)
-        self._tasklet.name = "cures of what blocks the loop"
+        self._tasklet.name = "offload what blocks the loop"
         self._watch = Watch(SECONDS, self.note)
 
     def stop(self) -> None:

@@ -13,8 +13,8 @@ from syncless.http.listener cimport (
     QUEUE_DEADLINE, Admission, DeadlineNode, Deadlines, Flusher, Reached, ResponseHeads, next_of,
 )
 from syncless.http.stream cimport (
-    Buffer, Buffers, Input, Stream, TlsLayer, borrow_input, close_stream, free_stream, receive_more, return_input,
-    send_pending, transmit,
+    Buffer, Buffers, Input, Stream, TlsLayer, borrow_input, close_stream, free_stream, receive_more,
+    return_input, send_pending, transmit,
 )
 
 from syncless.http.limits import Limits
