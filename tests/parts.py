@@ -336,6 +336,9 @@ PARTS = [
 ]
 
 
+OF_MAKE = ("MAKEFLAGS", "ARGS", "FROM")
+
+
 @dataclasses.dataclass
 class Result:
     part: Part
@@ -358,8 +361,8 @@ def run(part: Part) -> Result:
     seconds = part.seconds or SECONDS
     began = time.monotonic()
     say(f"{part.name}: {part.does}")
-    # `make check ARGS=...` would give its variables to each make of a part
-    surroundings = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
+    # `make check ARGS=...` would give its variables to each make of a part, by both of its ways
+    surroundings = {name: value for name, value in os.environ.items() if name not in OF_MAKE}
     # another part may run beside it
     processes = {} if part.alone else {"SYNCLESS_TEST_PROCESSES": str(processors() * 3 // 2)}
     with result.log.open("wb") as log:

@@ -179,6 +179,7 @@ def test_variables_of_make_check_are_not_those_of_its_parts(checked, tmp_path, m
     (tmp_path / "Makefile").write_text("part:\n\t@test -z '$(ARGS)'\n")
     monkeypatch.setenv("MAKEFLAGS", " -- ARGS=--only\\ part")
     monkeypatch.setenv("MAKELEVEL", "1")
+    monkeypatch.setenv("ARGS", "--only part")
     assert checked(part("made", f"make -f {tmp_path}/Makefile part"))[0] == 0
 
 

@@ -317,8 +317,9 @@ TABLE = {  # heading -> rows
             "`--runtime-blocking-threads`, `--runtime-mode`",
             "`--threads`, `--wsgi-threads`, `--free-threaded`",
             "not needed: each request is a tasklet. `--standby N` keeps serving while slow code blocks a "
-            "thread ([slow.md](../howto/slow.md)). `--request-slots` keeps `threading.local` values like "
-            "a thread pool. For calls that block in C see [below](#threads)"),
+            "thread ([slow.md](../howto/slow.md)); `--self-cure` moves a C function that blocks again and "
+            "again into OS threads. `--request-slots` keeps `threading.local` values like a thread pool. "
+            "For calls that block in C see [below](#threads)"),
         Row("event loop", "", "`--loop`", "`--loop`, `--task-impl`", "`--no-uvloop`",
             "its own; `SYNCLESS_LOOP` selects the poll backend"),
         Row("connections of a worker", "`--worker-connections`", "`--limit-concurrency`", "`--backpressure`",

@@ -7,8 +7,10 @@ thread: attributes are read from the dicts of modules and classes only, and loca
 
 from __future__ import annotations
 
+import _ast
 import linecache
 import sys
+from collections.abc import Iterator
 from itertools import islice
 from types import FunctionType, MethodDescriptorType, ModuleType
 from typing import Any
@@ -35,26 +37,37 @@ def callee_of(frame: Any) -> str:
 
 
 def _called(frame: Any) -> list[str]:
-    """Return the names of a call such as `package.module.function(...)`, or none if it is another one."""
-    import ast  # takes long to load
+    """Return the names of a call such as `package.module.function(...)`, or none if it is another one.
 
+    Fact: the module ast takes milliseconds to load. Danger: a thread that has just taken over blocks its own
+    requests meanwhile, and a stall may be over before it is told. Decision: the compiler's own nodes.
+    """
     text = _source(frame)
     try:
-        tree = ast.parse(text.strip())
+        tree: Any = compile(text.strip(), "", "exec", _ast.PyCF_ONLY_AST)
     except (SyntaxError, ValueError):
         return []
     if hasattr(frame.f_code, "co_positions"):
-        calls = [node.value for node in tree.body if isinstance(node, ast.Expr)]
+        calls = [node.value for node in tree.body if isinstance(node, _ast.Expr)]
     else:
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    if len(calls) != 1 or not isinstance(calls[0], ast.Call):
+        calls = [node for node in _nodes(tree) if isinstance(node, _ast.Call)]
+    if len(calls) != 1 or not isinstance(calls[0], _ast.Call):
         return []  # an operator calls it, or the line may be at any of several calls
     names: list[str] = []
-    part: ast.expr = calls[0].func
-    while isinstance(part, ast.Attribute):
+    part: _ast.expr = calls[0].func
+    while isinstance(part, _ast.Attribute):
         names.insert(0, part.attr)
         part = part.value
-    return [part.id, *names] if isinstance(part, ast.Name) else []
+    return [part.id, *names] if isinstance(part, _ast.Name) else []
+
+
+def _nodes(node: _ast.AST) -> Iterator[_ast.AST]:
+    yield node
+    for name in node._fields:
+        value = getattr(node, name, None)
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, _ast.AST):
+                yield from _nodes(part)
 
 
 def _source(frame: Any) -> str:

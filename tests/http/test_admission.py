@@ -118,7 +118,7 @@ def test_those_that_wait_too_long_are_told_when_to_come_again(start, few, held, 
 def test_threads_that_stand_by_share_the_found_limit(start, few):
     """Two listeners of a socket, in the same thread: the rule cannot tell them from those of two threads."""
     held = Held("wsgi")
-    server = start(held.app, requests="auto")
+    server = start(held.app, requests="auto", defer_accept=False)
     (here,) = server.listeners
     sock = blocking.socket()
     there = server.listener_for(server.application_at(server.address), server.address, False)
