@@ -80,7 +80,8 @@ def held(request):
 
 
 def begin(start, held, **options):
-    return start(held.app, http2="cleartext", requests="auto", priority=RULES, **held.options, **options)
+    http2 = "off" if needs.HTTP2.args[0] else "cleartext"
+    return start(held.app, http2=http2, requests="auto", priority=RULES, **held.options, **options)
 
 
 def test_higher_ranks_are_first(start, few, held, asked):
