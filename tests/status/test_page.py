@@ -1,11 +1,23 @@
 """The status page in a real browser."""
 
+import pathlib
+import re
+
 import pytest
 
+from syncless.server.status import status
 from tests.browser import BROWSER, page_of
 from tests.status.seen import WAITS_AT
 from tests.status.test_status import Asking
 from tests.waiting import eventually
+
+
+def test_each_function_of_the_page_is_used():
+    """One that shows a part is called where all are."""
+    text = (pathlib.Path(status.__file__).parent / "page.html").read_text()
+    names = re.findall(r"function (\w+)\(", text)
+    unused = [name for name in names if len(re.findall(rf"\b{name}\b", text)) < 2]
+    assert len(names) > 10 and unused == []
 
 
 @pytest.mark.slow
@@ -39,6 +51,9 @@ def test_page_follows_its_server(seen):
                 lambda: "while not told()" in page.evaluate("document.querySelector('#stalls')?.textContent"),
                 20,
             )
+        cure = '{function: "a.<b>", at: 1, stalls: 3, configuration: "offload"}'
+        page.evaluate(f"showCures([{{pid: 7, self_cures: [{cure}]}}])")
+        assert "a.<b>, after 3 stalls" in text("#cures")
         before = page.evaluate("Number(document.documentElement.dataset.updates)")
         assert eventually(
             lambda: page.evaluate("Number(document.documentElement.dataset.updates)") > before + 1, 20

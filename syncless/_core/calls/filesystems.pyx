@@ -24,7 +24,7 @@ which is looked up once and remembered; of a descriptor it is asked for without 
 (AT_STATX_DONT_SYNC).
 
 Fact: a program that walks a tree, or asks for files of directories that do not exist, meets a new directory
-at each call, and a thread for each look made pytest in a large folder four times as slow. Decision: the
+at each call. Danger: each costs a thread's work, as where pytest collects in a large folder. Decision: the
 kernel is asked first for what it has in memory (openat2 with RESOLVE_CACHED, Linux 5.12), which asks no
 server. Directories that do not exist are `nowhere`, on trial as a file system is. Danger: for the root of a
 mount, and after "..", the kernel asks the server all the same; so these, and symbolic links, which may lead
