@@ -44,7 +44,7 @@ def test_websocket_is_one_span_until_it_ends(start, collector):
     assert client.sock.recv(100) == b"\x88\x02\x03\xe8"
     client.close()
     server.stop()
-    [span] = collector.spans
+    [span] = [span for span in collector.spans if span.kind == SERVER]  # a slow machine waits long for bytes
     assert (span.name, span.trace, span.parent, span.status) == ("GET", TRACE, PARENT, 0)
     assert span.attributes["http.response.status_code"] == 101
 
