@@ -412,6 +412,36 @@ def test_stop_waits_for_a_call(held):
 
 
 @pytest.mark.virtual_time
+def test_call_that_a_stop_cuts_off_before_it_begins_leaves_its_place_to_others(held):
+    gate, found = syncless.Event(), []
+
+    def on_message(message, client):
+        found.append(message)
+        gate.wait()
+
+    server, other = (held(on_message, limits=Limits(requests=1)) for _ in range(2))
+    one, two, three = Client(server), Client(server), Client(other)
+    one.send(TEXT, b"1")
+    assert eventually(lambda: found)
+    two.send(TEXT, b"2")
+    syncless.sleep(1)  # it has come, and waits for its turn
+
+    @syncless.spawn
+    def stop():
+        gate.wait()
+        server.stop(0)
+
+    syncless.sleep(0)
+    syncless.spawn(gate.set)
+    stop.join()
+    assert found == ["1"]
+    three.send(TEXT, b"3")
+    assert eventually(lambda: found == ["1", "3"])
+    for client in (one, two, three):
+        client.close()
+
+
+@pytest.mark.virtual_time
 def test_silent_client_is_pinged_and_one_that_does_not_answer_is_closed(held):
     server = held()
     alive, dead = Client(server), Client(server)

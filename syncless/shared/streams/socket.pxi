@@ -19,8 +19,9 @@ cdef class HeldSocket(HeldStream):
     cdef object on_message
     cdef object library
     cdef Frames frames          # None: nothing has come that is not used up
-    cdef Tasklet call           # for the client's last message, while it runs
+    cdef Tasklet call           # for the client's last message, once it has begun
     cdef bint calling           # or waits for its turn
+    cdef bint interrupted       # a call that has not begun does nothing
     cdef bint pinged            # the client has shown no life since then
     cdef bint leaving           # a close frame has been sent
 
@@ -177,6 +178,7 @@ cdef class HeldSocket(HeldStream):
         return HeldStream.lost(self, loop)
 
     cdef int interrupt(self, Loop loop) except -1:
+        self.interrupted = True
         if self.call is not None:
             loop.throw(self.call, TaskletExit())
         return HeldStream.interrupt(self, loop)
@@ -202,13 +204,15 @@ cdef class Calls:
 
     cdef int run(self, HeldSocket socket, Listener listener, message) except -1:
         self.running += 1
-        socket.call = spawn(self.call, socket, listener, socket.on_message, message)
+        spawn(self.call, socket, listener, socket.on_message, message)
         return 0
 
     def call(self, HeldSocket socket not None, Listener listener not None, on_message, message) -> None:
         """In a tasklet of its own. The client may have left before it runs."""
+        socket.call = listener.loop.current     # an exception for it before that would skip all of this
         try:
-            on_message(message, socket)
+            if not socket.interrupted:
+                on_message(message, socket)
         except (WebSocketClosed, TaskletExit):
             pass
         except BaseException as error:
