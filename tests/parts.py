@@ -312,12 +312,13 @@ PARTS = [
     ),
     Part(
         "gevent",
-        "gevent's own tests on our loop, and locust, which was written for it",
+        "gevent's own tests on our loop, and programs that were written for it and for eventlet",
         """
-        # in no environment of tests: it has a plugin for pytest, which makes gevent's patch
-        install=".venv/bin/python -m pip install --quiet --no-deps --upgrade --target build/locust"
-        $install locust configargparse flask-cors flask-login psutil
-        SYNCLESS_TEST_LOCUST=$PWD/build/locust make test ARGS=tests/contrib/test_gevent_programs.py
+        # in no environment of tests: a plugin for pytest is among them, which makes gevent's patch
+        .venv/bin/python -m pip install --quiet --upgrade --target build/programs \
+            locust nameko oslo.service oslo.messaging os-ken
+        export SYNCLESS_TEST_PROGRAMS=$PWD/build/programs
+        make test ARGS="tests/contrib/test_gevent_programs.py tests/contrib/test_eventlet_programs.py"
         make gevent-suite
         """,
     ),

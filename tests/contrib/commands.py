@@ -1,15 +1,26 @@
 """Programs of other products, in a process of their own, with all that they say in a file."""
 
+import importlib.util
 import os
 import re
 import signal
 import subprocess
 import sys
 
+import pytest
+
 from tests.waiting import eventually
 
 RUN = [sys.executable, "-W", "ignore", "-m", "syncless", "run"]
 """The command for an unchanged program."""
+
+
+def where(library):
+    """Return a folder for PYTHONPATH; skip the test if the library is nowhere."""
+    folder = os.environ.get("SYNCLESS_TEST_PROGRAMS", "")
+    if importlib.util.find_spec(library) is None and not os.path.isdir(os.path.join(folder, library)):
+        pytest.skip(f"{library} is neither installed nor in the folder SYNCLESS_TEST_PROGRAMS")
+    return folder
 
 
 def output_of(folder, code, **variables):

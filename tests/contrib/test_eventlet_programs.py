@@ -1,12 +1,13 @@
 """Programs and libraries that were written for eventlet, unchanged, under `syncless run`."""
 
-import importlib.util
 import os
+import subprocess
 import textwrap
 
 import pytest
 
-from tests.contrib.commands import output_of
+from tests.contrib.commands import Command, output_of, where
+from tests.programs import free_port
 
 BEGIN = """
 import eventlet; eventlet.monkey_patch()
@@ -121,15 +122,69 @@ PROGRAMS = {
 """The module of a library -> a program that prints 40."""
 
 
-def where(library):
-    """Return a folder for PYTHONPATH; skip the test if the library is nowhere."""
-    folder = os.environ.get("SYNCLESS_TEST_PROGRAMS", "")
-    if importlib.util.find_spec(library) is None and not os.path.isdir(os.path.join(folder, library)):
-        pytest.skip(f"{library} is neither installed nor in the folder SYNCLESS_TEST_PROGRAMS")
-    return folder
-
-
 @pytest.mark.parametrize("library", PROGRAMS)
 def test_library_for_eventlet_gives_all_answers(tmp_path, library):
     code = BEGIN + textwrap.dedent(PROGRAMS[library])
     assert output_of(tmp_path, code, PYTHONPATH=where(library), OSKEN_HUB_TYPE="eventlet") == "40\n"
+
+
+CALLS = """
+from nameko.containers import ServiceContainer
+from nameko.rpc import rpc
+from nameko.standalone.rpc import ClusterRpcProxy
+present = most = 0
+class Service:
+    name = "doubles"
+    @rpc
+    def double(self, number):
+        global present, most
+        present += 1
+        most = max(most, present)
+        time.sleep(0.1)
+        present -= 1
+        return number * 2
+config = {"AMQP_URI": URI, "max_workers": 40}
+container = ServiceContainer(Service, config=config)
+container.start()
+with ClusterRpcProxy(config) as cluster:
+    calls = [cluster.doubles.double.call_async(number) for number in range(40)]
+    answers = [call.result() == number * 2 for number, call in enumerate(calls)]
+assert most > 1
+container.stop()
+print(sum(answers))
+"""
+
+
+@pytest.fixture
+def folder_of_nameko():
+    return where("nameko")
+
+
+@pytest.fixture
+def rabbitmq(tmp_path):
+    """The address of a server of its own."""
+    program = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the one in the PATH serves from /var/lib
+    if not os.path.exists(program):
+        pytest.skip("rabbitmq-server is not installed")
+    port, distribution, mapper = (free_port() for _ in range(3))
+    variables = {
+        "HOME": str(tmp_path),  # for its cookie
+        "ERL_EPMD_PORT": str(mapper),
+        "RABBITMQ_NODENAME": "test@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(distribution),
+        "RABBITMQ_MNESIA_BASE": str(tmp_path / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(tmp_path / "log"),
+    }
+    server = Command(tmp_path, [program], variables)
+    try:
+        server.says("broker... completed")
+        yield f"amqp://guest:guest@127.0.0.1:{port}"
+    finally:
+        server.end()
+        subprocess.run(["epmd", "-kill"], env={**os.environ, **variables}, capture_output=True, timeout=60)
+
+
+def test_calls_of_nameko_over_rabbitmq(tmp_path, folder_of_nameko, rabbitmq):
+    assert output_of(tmp_path, f"{BEGIN}URI = {rabbitmq!r}\n{CALLS}", PYTHONPATH=folder_of_nameko) == "40\n"

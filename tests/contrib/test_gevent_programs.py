@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from tests.contrib.commands import RUN, output_of
+from tests.contrib.commands import RUN, output_of, where
 
 pytest.importorskip("gevent", reason="the programs use it: pip install gevent")
 
@@ -112,9 +112,7 @@ def begin(environment, **_):
 
 
 def test_locust_asks(begin, tmp_path):
-    folder = os.environ.get("SYNCLESS_TEST_LOCUST")
-    if folder is None:
-        pytest.skip("SYNCLESS_TEST_LOCUST is no folder with locust: pip install --target folder locust")
+    folder = where("locust")
     served = "print('port', serve(app).server_port, flush=True)\ngevent.sleep(1000)\n"
     port = begin(SERVER + served, "program.py").says(r"port (\d+)").group(1)
     (tmp_path / "asking.py").write_text(ASKING)
