@@ -128,6 +128,35 @@ class Application:
         return []
 
 
+def coroutine_application(name):
+    """An application of ASGI: echoes the body, then its size in a trailer; /wait goes on until the client has
+    left."""
+
+    async def application(scope, receive, send):
+        if scope["type"] != "http":
+            raise RuntimeError("no lifespan")
+        fields = [(b"x-worker", name.encode()), (b"x-scheme", scope["scheme"].encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": fields, "trailers": True})
+        size = 0
+        more = True
+        while more:
+            message = await receive()
+            more = message["more_body"]
+            size += len(message["body"])
+            await send({"type": "http.response.body", "body": message["body"], "more_body": True})
+        if scope["path"] == "/wait":
+            await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            application.gate.set()
+            return
+        await send({"type": "http.response.body"})
+        await send({"type": "http.response.trailers", "headers": [(b"x-size", str(size).encode())]})
+
+    application.gate = syncless.Event()
+    return application
+
+
 @pytest.fixture
 def two(monkeypatch, authority, errors):
     """two(make=Application, **options) -> the applications of two workers, and their servers."""
@@ -407,6 +436,44 @@ def test_stream_over_tls_has_the_scheme_and_the_protocol_of_its_client(two, auth
     _, servers = two()
     client = Client2.over(Secure(servers[0].address, authority.client_context(), "h2"))
     assert client.get("/", "GET", ("cookie", COOKIE))[2] == told("two", b"")
+    client.close()
+
+
+def test_application_of_asgi_answers_with_trailers(background, two, secure):
+    applications, servers = two(coroutine_application)
+    client = secure(servers[0])
+    client.send(f"GET /wait HTTP/1.1\r\n{FIELDS}\r\n".encode())
+    status, headers, _ = client.response(head_only=True)
+    assert (status, headers["x-worker"], headers["x-scheme"]) == (200, "two", "https")
+    client.close()
+    assert applications[1].gate.wait(60)
+    client = secure(servers[0])
+    head = f"POST / HTTP/1.1\r\n{FIELDS}TE: trailers\r\nConnection: close\r\nContent-Length: {len(LARGE)}"
+    client.send(head.encode() + b"\r\n\r\n" + LARGE)
+    assert client.response(head_only=True)[0] == 200
+    while client._more():
+        pass
+    assert client.buffer.endswith(b"\r\n0\r\nx-size: %d\r\n\r\n" % len(LARGE))
+
+
+@needs.HTTP2
+def test_application_of_asgi_answers_streams_with_trailers(background, two):
+    from h2 import events
+
+    from tests.http2_client import Client as Client2
+
+    applications, servers = two(coroutine_application, http2="cleartext")
+    client = Client2(servers[0])
+    stream = client.ask("/", "POST", ("cookie", COOKIE), ("te", "trailers"), ends=False)
+    client.upload(stream, LARGE)
+    status, headers, body = client.answer(stream)
+    assert (status, headers["x-worker"], body) == (200, "two", LARGE)
+    assert dict(client.wait_for(events.TrailersReceived, stream).headers) == {"x-size": str(len(LARGE))}
+    stream = client.ask("/wait", "GET", ("cookie", COOKIE))
+    client.wait_for(events.DataReceived, stream)
+    client.h2.reset_stream(stream)
+    client.flush()
+    assert applications[1].gate.wait(60)
     client.close()
 
 
