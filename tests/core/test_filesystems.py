@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import pathlib
 import struct
 import sys
 import threading
@@ -217,6 +218,31 @@ def test_arguments_errors_and_names_are_those_of_the_function(tmp_path):
             assert stat(os.fsencode(tmp_path / "file")).st_size == 1
     finally:
         os.close(fd)
+
+
+class Odd(str):
+    """Such are NumPy's strings and those of template engines. Nobody but the function looks into it."""
+
+    def fail(self, *args):
+        raise AssertionError("a method of the path was called")
+
+    __eq__ = __hash__ = rstrip = endswith = __contains__ = __getitem__ = fail
+
+
+@pytest.mark.parametrize("name", [os.stat, os.listdir, os.chdir], ids=lambda function: function.__name__)
+@pytest.mark.parametrize("kind", [Odd, os.fsencode, pathlib.Path])
+def test_paths_of_each_type(tmp_path, monkeypatch, name, kind):
+    monkeypatch.chdir(tmp_path)
+    called = FileFunction(name, listed=name is not os.stat)
+    for number in range(3):
+        (tmp_path / f"{number}").mkdir()
+        for _ in range(2):
+            called(kind(f"{tmp_path}/{number}"))
+        for missing in (f"{tmp_path}/{number}/x/y", "missing"):
+            path = kind(missing)
+            with pytest.raises(FileNotFoundError) as caught:
+                called(path)
+            assert repr(caught.value.filename) == repr(os.fspath(path))
 
 
 def test_two_paths(tmp_path):

@@ -177,6 +177,7 @@ cdef extern from *:
 cdef extern from "Python.h":
     Py_ssize_t PyUnicode_FindChar(object text, Py_UCS4 character, Py_ssize_t start, Py_ssize_t end,
         int direction)
+    object PyUnicode_FromObject(object text)
     object PyUnicode_Substring(object text, Py_ssize_t start, Py_ssize_t end)
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
     PyObject* PyDict_GetItemWithError(object mapping, object key) except? NULL
@@ -456,6 +457,7 @@ cdef object directory_of(object path, bint listed):
             path = os.fsdecode(path)
         except TypeError:               # the function itself will say so, or knows what to do with it
             return None
+        path = PyUnicode_FromObject(path)       # a subclass has methods of its own, and is no key
     if listed:
         return path
     slash = PyUnicode_FindChar(path, u"/", 0, PyUnicode_GET_LENGTH(path), -1)
