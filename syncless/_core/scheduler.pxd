@@ -8,7 +8,7 @@ from syncless._core.cpython.chunkcache cimport Mark
 from syncless._core.cpython.compat cimport PyThreadState
 from syncless._core.cpython.greenlet cimport PyGreenlet, Step
 from syncless._core.cpython.threadlocal cimport Locals
-from syncless._core.cpython.tracing cimport Settings
+from syncless._core.cpython.tracing cimport Settings, has_settings
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.timers cimport Timer, TimerHeap
 
@@ -350,6 +350,37 @@ cdef class Scheduler:
 
 
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1
+
+
+# The halves of pass_turn(), also for switches that the scheduler does not make.
+
+cdef inline int stops_here(Scheduler self, BaseTasklet tasklet) except -1:
+    if (tasklet.locals.own or tasklet.switch_hook is not None or self.observers is not None
+            or has_settings(self.thread_state)):
+        self.current = None                 # nothing that these call waits: a signal may come in them
+        self._stops(tasklet)
+    if DEBUG_BUILD:
+        self.switched += 1
+    return 0
+
+
+cdef inline int goes_on_here(Scheduler self, BaseTasklet tasklet) except -1:
+    tasklet.switches += 1
+    if tasklet.recorder is not None:
+        tasklet.recorder.queued_ns += max(
+            <int64_t> 0, self.clock.now - max(tasklet.ready_since, tasklet.since))
+    if tasklet.locals.own or tasklet.switch_hook is not None or tasklet.settings != NULL:
+        self.current = None
+        self._goes_on(tasklet)
+    return runs_here(self, tasklet)
+
+
+cdef inline int runs_here(Scheduler self, BaseTasklet tasklet) except -1:
+    tasklet.state = RUNNING
+    self.current = tasklet
+    if self.observers is not None:
+        self.observers.begins(tasklet)
+    return 0
 
 
 cdef inline BaseTasklet main_of(Scheduler loop):

@@ -437,12 +437,7 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
         carrier = self._next_carrier(tasklet)
         while carrier != NULL:
             tasklet.carrier = PyGreenlet_GetCurrent()
-            if (tasklet.locals.own or tasklet.switch_hook is not None or self.observers is not None
-                    or has_settings(self.thread_state)):
-                self.current = None                 # nothing that these call waits: a signal may come in them
-                self._stops(tasklet)
-            if DEBUG_BUILD:
-                self.switched += 1
+            stops_here(self, tasklet)
             returned = PyGreenlet_Switch(carrier, NULL, NULL)
             carrier = tasklet.carrier
             tasklet.carrier = NULL
@@ -451,18 +446,10 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
                 carrier = self._interrupted(tasklet)
                 continue
             Py_DECREF(<object> returned)
-            tasklet.switches += 1
-            if tasklet.recorder is not None:
-                tasklet.recorder.queued_ns += max(
-                    <int64_t> 0, self.clock.now - max(tasklet.ready_since, tasklet.since))
-            if tasklet.locals.own or tasklet.switch_hook is not None or tasklet.settings != NULL:
-                self.current = None
-                self._goes_on(tasklet)
+            goes_on_here(self, tasklet)
             break
-        tasklet.state = RUNNING
-        self.current = tasklet
-        if self.observers is not None:
-            self.observers.begins(tasklet)
+        else:
+            runs_here(self, tasklet)
     return 0 if tasklet.pending is None else self.raise_pending(tasklet)
 
 

@@ -22,18 +22,16 @@ a parent. Grounds are used again, because a program makes a greenlet for each pi
 from cpython.contextvars cimport PyContext_CopyCurrent
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing, raised
 from syncless._core.cpython.greenlet cimport (
     PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_Switch,
 )
-from syncless._core.cpython.tracing cimport has_settings
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport (
-    DONE, PARKED, READY, RUNNING, WOKEN, DEBUG_BUILD, BaseTasklet, Scheduler, is_exploring, is_poll_due,
-    item_at, remove_item, take_first,
+    DONE, PARKED, READY, RUNNING, WOKEN, BaseTasklet, Scheduler, goes_on_here, is_exploring, is_poll_due,
+    item_at, remove_item, stops_here, take_first,
 )
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport get_loop
@@ -51,33 +49,6 @@ PyGreenlet_Import()
 
 cdef object switch_to = greenlet.switch     # gevent's own type has another
 cdef const char* IN_GEVENT = "gevent"
-
-# The two halves of pass_turn(), for switches that our scheduler does not make.
-
-cdef inline int stops_here(Scheduler self, BaseTasklet tasklet) except -1:
-    if (tasklet.locals.own or tasklet.switch_hook is not None or self.observers is not None
-            or has_settings(self.thread_state)):
-        self.current = None                 # nothing that these call waits: a signal may come in them
-        self._stops(tasklet)
-    if DEBUG_BUILD:
-        self.switched += 1
-    return 0
-
-
-cdef inline int goes_on_here(Scheduler self, BaseTasklet tasklet) except -1:
-    tasklet.switches += 1
-    if tasklet.recorder is not None:
-        tasklet.recorder.queued_ns += max(
-            <int64_t> 0, self.clock.now - max(tasklet.ready_since, tasklet.since))
-    if tasklet.locals.own or tasklet.switch_hook is not None or tasklet.settings != NULL:
-        self.current = None
-        self._goes_on(tasklet)
-    tasklet.state = RUNNING
-    self.current = tasklet
-    if self.observers is not None:
-        self.observers.begins(tasklet)
-    return 0
-
 
 cdef enum:
     IDLE_GROUNDS = 100          # kept
