@@ -45,8 +45,10 @@ def here(function, *args, **named):
 
 def cached():
     """Whether the kernel says what it has in memory (Linux 5.12; some sandboxes do not let it)."""
+    if sys.platform != "linux" or not hasattr(os, "O_PATH"):
+        return False
     how = struct.pack("QQQ", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, 0x20)
-    fd = ctypes.CDLL(None).syscall(437, -100, b"/", how, len(how)) if sys.platform == "linux" else -1
+    fd = ctypes.CDLL(None).syscall(437, -100, b"/", how, len(how))
     if fd >= 0:
         os.close(fd)
     return fd >= 0

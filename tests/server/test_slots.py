@@ -7,7 +7,7 @@ from tests.patches import servers
 from tests.programs import check
 
 SERVE = """
-    import http.client, sys, threading
+    import contextlib, http.client, sys, threading
     import syncless
     from syncless.server import slots
     from syncless.wsgi import Server
@@ -21,11 +21,9 @@ SERVE = """
         start_response("200 OK", [])
         return [b"%d %d" % (local.thing.number, id(threading.current_thread()))]
     def get(server, path="/"):
-        connection = http.client.HTTPConnection("127.0.0.1", server.port)
-        connection.request("GET", path)
-        answer = connection.getresponse().read()
-        connection.close()
-        return answer
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port)) as connection:
+            connection.request("GET", path)
+            return connection.getresponse().read()
     def wait_for_two(server):
         first = len(made)
         waiting = [syncless.spawn(get, server, "/wait") for _ in range(2)]
