@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from syncless.server.arguments import LimitOptions
     from syncless.server.otel.telemetry import Telemetry
     from syncless.server.program.selfcure import SelfCure
+    from syncless.server.status.exemplars import Exemplars
     from syncless.server.status.reporter import Reporter
 
 Self = TypeVar("Self", bound="Server")
@@ -216,6 +217,8 @@ class Server:
         """Where its requests are counted, if anybody wants to know; set before it starts."""
         self.reporter: Reporter | None = None
         """Knows its figures, if anybody wants to; set before it starts."""
+        self.exemplars: Exemplars | None = None
+        """Where traced requests are noted, if its metrics are shown; set before it starts."""
         self.pages: dict[str, Any] = {}
         """WSGI callables by their path, for paths that are not the application's; set before it starts."""
         self._opened: Opened = []

@@ -8,6 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from http.client import SWITCHING_PROTOCOLS
 from importlib import import_module
 from typing import Any
 
@@ -21,6 +22,7 @@ from syncless.server.otel.exporter import Backlog, Clock, Exporter, Outlet
 from syncless.server.otel.logs import Entry, observer
 from syncless.server.otel.routes import name_routes
 from syncless.server.otel.tracer import Ended, Tracer
+from syncless.server.status.exemplars import Exemplar, Exemplars
 from syncless.server.status.reporter import Reporter
 from syncless.server.status.scoreboard import Scoreboard
 
@@ -47,7 +49,7 @@ class Telemetry:
         if target is not None:
             backlog: Backlog[Ended] = self._backlog()
             self.exporter.outlets.append(
-                Outlet(target, "spans", backlog, self._settings.delay, self._messages.traces)
+                Outlet(target, "spans", backlog, self._settings.delay, self._encoder(server.exemplars))
             )
             self._tracer = Tracer(self._settings.share, self._settings.parents, backlog.put)
             name_routes()
@@ -61,6 +63,22 @@ class Telemetry:
                 Outlet(target, "log entries", entries, self._settings.delay, self._messages.logs)
             )
             server.logs.errors.also = observer(entries.put)
+
+    def _encoder(self, exemplars: Exemplars | None) -> Callable[[list[Ended]], bytes]:
+        """Return the function that encodes spans. It notes them as exemplars, if metrics are shown."""
+        encode: Callable[[list[Ended]], bytes] = self._messages.traces
+        if exemplars is None:
+            return encode
+
+        def encode_and_note(spans: list[Ended]) -> bytes:
+            for one in spans:
+                if one.code != SWITCHING_PROTOCOLS:  # else the metrics do not count its time
+                    ids = one.span.ids.traceparent
+                    trace, span = bytes.fromhex(ids[3:35]), bytes.fromhex(ids[36:52])
+                    exemplars.note(Exemplar(trace, span, one.duration, one.end))
+            return encode(spans)
+
+        return encode_and_note
 
     def _add_metrics(self, target: settings.Target, server: Any) -> None:
         if server.reporter is None:  # there is no status page

@@ -39,6 +39,8 @@ def add_pages(
     server: Server, options: StatusOptions, scoreboard: Scoreboard, is_ready: Callable[[], bool]
 ) -> None:
     """Add the pages for the main addresses of the server: metrics, health."""
+    if options.shows_metrics:
+        server.exemplars = scoreboard.exemplars
     if options.path is not None:
         metrics = Metrics(scoreboard)
         server.pages[options.path] = page(lambda accept: ("200 OK", *metrics(accept)))

@@ -107,6 +107,7 @@ class Metrics:
     def __init__(self, scoreboard: Scoreboard):
         self._scoreboard = scoreboard
         self._families = importlib.import_module("prometheus_client.core")
+        self._exemplars = importlib.import_module("prometheus_client.samples").Exemplar
         exposition = importlib.import_module("prometheus_client.exposition")
         self._choose: Callable[[str], tuple[Callable[[Any], bytes], str]] = exposition.choose_encoder
         self._registry = importlib.import_module("prometheus_client").CollectorRegistry(auto_describe=False)
@@ -126,9 +127,12 @@ class Metrics:
             if each.kind == "histogram":
                 histogram = library.HistogramMetricFamily(each.name, each.text)
                 buckets, below = [], 0
-                for bound, count in zip((*map(str, SECONDS), "+Inf"), each.counts, strict=True):
+                for place, (bound, count) in enumerate(
+                    zip((*map(str, SECONDS), "+Inf"), each.counts, strict=True)
+                ):
                     below += count
-                    buckets.append((bound, below))
+                    exemplar = self._exemplar(place) if each.name == DURATION else ()
+                    buckets.append((bound, below, *exemplar))
                 histogram.add_metric([], buckets, each.total)
                 yield histogram
                 continue
@@ -138,6 +142,14 @@ class Metrics:
                 family.add_metric(values, number)
             yield family
         yield from _of_application()
+
+    def _exemplar(self, bucket: int) -> tuple[Any, ...]:
+        """Return the newest traced request of a bucket, if there is one. Only OpenMetrics shows it."""
+        one = self._scoreboard.exemplars.of(bucket)
+        if one is None:
+            return ()
+        ids = {"trace_id": one.trace_id.hex(), "span_id": one.span_id.hex()}
+        return (self._exemplars(ids, one.duration / 1e9, round(one.end / 1e9, 3)),)
 
 
 class Family(NamedTuple):

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from syncless.http.listener import CELLS, FREE, totals
+from syncless.server.status.exemplars import Exemplars
 
 WAITS = {
     "sleep": "sleep",
@@ -99,6 +100,8 @@ class Scoreboard:
         memory = mmap.mmap(-1, (processes + 1) * CELLS * 8)
         self._cells = memoryview(memory).cast("q")
         self.processes = processes
+        self.exemplars = Exemplars()
+        """Of the requests of all processes."""
         assert len(CELL) <= FREE
 
     def row(self, number: int) -> Row:
