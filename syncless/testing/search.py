@@ -123,7 +123,7 @@ class Run:
         for executor in {each for each in map(_executor_of, left) if each is not None}:
             _empty(executor)
         for each in left:
-            each.kill(block=False)
+            Tasklet.kill(each, block=False)  # those of other APIs have a kill() of their own
         for each in left:
             each.join(FAREWELL)
         del self._uncaught[failed:]

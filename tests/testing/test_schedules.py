@@ -168,6 +168,15 @@ print(repr(found.last.error))
     assert said == "ZeroDivisionError('division by zero')\nIndexError('list index out of range')\n"
 
 
+def test_green_threads_of_eventlet_that_a_test_leaves_are_ended(tmp_path):
+    program = """
+from syncless import eventlet
+found = search(lambda: eventlet.spawn(time.sleep, 10), 2)
+assert not found.failed and len(syncless.tasklets()) == 1, found.last.error
+"""
+    run(program, tmp_path)
+
+
 def test_plain_tasklets_switch_where_they_wait_and_nowhere_else(tmp_path):
     program = """
 def test():
