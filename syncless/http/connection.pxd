@@ -112,6 +112,7 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef bint asks(self, Loop loop) except -1
     cdef bint close_idle(self, Loop loop) except -1
     cdef int close(self, Loop loop, bint reset) except -1
+    cdef int close_quietly(self, Loop loop, bint reset) except -1
 
     cdef bint has_an_end(self) except -1
 

@@ -337,14 +337,20 @@ cdef class Connection(Watcher):
         self.stream.gone = True
         self.stream.inbox.data = NULL           # else it would be released
         self.stream.inbox.size = self.stream.inbox.room = 0
-        self.close(loop, False)
+        self.close_quietly(loop, False)
         self.stream.inbox = before.inbox
         self.stream.inbox_start = before.inbox_start
         return 0
 
     cdef int loop_ended(self, Loop loop) except -1:
-        self.close(loop, self.exchange is not None or self.session is not None)
+        self.close_quietly(loop, self.exchange is not None or self.session is not None)
         return 0 if self.exchange is None else self.drop_exchange(self.exchange)
+
+    cdef int close_quietly(self, Loop loop, bint reset) except -1:
+        """Close, and tell nobody."""
+        if self.exchange is not None:
+            self.exchange.interruptible = False
+        return self.close(loop, reset)
 
     # -- greeting --------------------------------------------------------------------------------------------
 
@@ -697,8 +703,10 @@ cdef class Connection(Watcher):
         return True
 
     cdef int close(self, Loop loop, bint reset) except -1:
-        """Close now, once. `reset`: the client must not take what it has for the whole."""
+        """Close now, once. `reset`: the client must not take what it has for the whole. A request that runs
+        hears that its client has left."""
         cdef Listener listener = self.listener
+        cdef Exchange running = self.exchange if self.phase == RUNNING else None
         cdef Session session
         if self.phase == CLOSED:
             return 0
@@ -719,6 +727,8 @@ cdef class Connection(Watcher):
         listener.let_go(self.stream.fd, self.remote_addr if self.counted else None)
         self.stream.torn |= reset
         close_stream(&self.stream, listener.buffers, loop)
+        if running is not None and running.interruptible:
+            running.interrupt(loop)
         Py_DECREF(self)                         # the reference of being open
         return 0
 

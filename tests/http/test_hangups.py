@@ -1,6 +1,8 @@
 """Requests whose client has left are stopped where the server is told so (on_hangup)."""
 
 import contextlib
+import os
+import socket as blocking
 import ssl
 
 import pytest
@@ -400,6 +402,54 @@ def test_application_of_asgi_hears_of_it_as_ever(background, start):
     assert eventually(lambda: server.census()["active"] == 1)
     client.close()
     assert eventually(lambda: heard == ["http.disconnect"])
+
+
+def end_sending(client):
+    """Let the server's end of this connection send nothing more, of which it gets no event."""
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError), blocking.socket(fileno=os.dup(fd)) as end:
+            if end.family == blocking.AF_INET and end.getpeername() == client.getsockname():
+                end.shutdown(blocking.SHUT_WR)
+
+
+def wsgi_that_waits(client, seen):
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/waits":
+            try:
+                with while_client_stays():
+                    end_sending(client())
+                    syncless.sleep(1e6)
+            except ClientGone:
+                seen.append("gone")
+                raise
+        start_response("200 OK", [])
+        return [b"hello"]
+
+    return app
+
+
+def asgi_that_waits(client, seen):
+    async def app(scope, receive, send):
+        assert scope["type"] == "http"  # no lifespan
+        await receive()
+        if scope["path"] == "/waits":
+            end_sending(client())
+            seen.append({"http.disconnect": "gone"}[(await receive())["type"]])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"hello"})
+
+    return app
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc/self/fd")
+@pytest.mark.parametrize("make", [wsgi_that_waits, asgi_that_waits])
+def test_request_hears_that_the_response_before_it_could_not_be_sent(background, start, make):
+    seen = []
+    server = start(make(lambda: client.sock, seen))
+    client = start.client(server)
+    client.send(request() + request().replace(b" / ", b" /waits "))
+    assert eventually(lambda: server.census()["connections"] == 0)
+    assert eventually(lambda: seen == ["gone"] and server.census()["active"] == 0)
 
 
 def test_unknown_word_is_refused():
