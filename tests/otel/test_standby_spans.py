@@ -1,4 +1,4 @@
-"""Requests that standby threads serve are traced like others, and one that holds its thread has its whole time."""
+"""Requests that standby threads serve are traced; one that holds its thread has its whole time."""
 
 import pytest
 
