@@ -22,6 +22,7 @@ from syncless.http.errors import PHRASES
 from syncless.http.exchange import id_of, new_id
 from syncless.http.limits import Limits
 from syncless.http.listener import Counters, Listener, Quota
+from syncless.http.log.errorlog import INFO
 from syncless.http.request import HeadRequest
 from syncless.http.requestids import trace_of
 from syncless.http.trust import REQUEST_START, seconds_since
@@ -35,6 +36,8 @@ STUCK_SECONDS = 1.0
 """For which a thread may be in one handler before that is logged."""
 BUSY_SECONDS = 0.005
 """For which all threads may be busy before Python accepts connections, too."""
+QUIET_SECONDS = 10.0
+"""After which a time in which all threads were busy is over, as for limits (http/listener/reached.pxi)."""
 END_SECONDS = 2.0
 """For which a stopping server waits for threads that are in a handler."""
 MOST_THREADS = 128
@@ -107,6 +110,8 @@ class NativeHandlers(Lane):
         self._told: set[tuple[int, str]] = set()
         self._quota: Quota | None = None
         self._charged = self._dropped = 0
+        self._full_since = self._full_last = 0.0
+        """The first and the last moment at which all threads were busy; 0: they are not."""
         for each in self._plain:
             each.is_left = True
             each.application = Shared(each.application, threads)
@@ -180,6 +185,7 @@ class NativeHandlers(Lane):
                 + "; ".join(words for _, words in self._stuck(threads, 0))
             )
         self._tell_dropped(threads)
+        self._end_full(float("inf"))
         self._collect(threads)
         self._last = threads.figures()
         self._inbox.close()
@@ -268,6 +274,7 @@ class NativeHandlers(Lane):
                 self._quota.take_many(answered - self._charged)
             self._charged = answered
             self._tell_dropped(threads)
+            self._end_full(time.monotonic() - QUIET_SECONDS)
             busy = {(i, route): took for i, took, route in threads.busy() if route and took >= STUCK_SECONDS}
             for i, route in busy.keys() - self._told:
                 self._server.logs.errors.warning(
@@ -275,6 +282,25 @@ class NativeHandlers(Lane):
                     "it blocks all other connections of this thread"
                 )
             self._told = set(busy)
+
+    def note_full(self) -> None:
+        """All threads are busy, so that Python accepts, too. The log tells of it, once until it is over."""
+        self._full_last = time.monotonic()
+        if not self._full_since:
+            self._full_since = self._full_last
+            self._tell_full("is reached: Python accepts connections, too; --native-threads changes it", {})
+
+    def _end_full(self, before: float) -> None:
+        """Tell that it is over, unless all threads were busy after that moment."""
+        if self._full_since and self._full_last <= before:
+            seconds = self._full_last - self._full_since
+            self._full_since = 0.0
+            self._tell_full(f"was reached for {seconds:.1f} s", {"seconds": round(seconds, 3)})
+
+    def _tell_full(self, what: str, more: dict[str, float]) -> None:
+        fields = {"limit": "native_threads", "value": self.thread_count, **more}
+        message = f"native_threads={self.thread_count} {what}"
+        self._server.logs.errors.entry(INFO, message, None, None, (), fields)
 
     def _tell_dropped(self, threads: Threads) -> None:
         missing = threads.dropped - self._dropped
@@ -369,6 +395,7 @@ class NativeGate:
                 with contextlib.suppress(OSError):
                     self._acceptor = Acceptor(self._listener, self._fd)
                 while self._handlers.all_busy():
+                    self._handlers.note_full()
                     sleep(BUSY_SECONDS)
                 self._stop_accepting()
 

@@ -333,9 +333,12 @@ def test_time_of_a_handler_is_its_own_in_a_turn_of_many(stepped, handlers):
     os.close(writer)
 
 
-def test_python_accepts_while_all_threads_are_stuck(served, handlers):
+def test_python_accepts_while_all_threads_are_stuck(served, handlers, monkeypatch):
+    monkeypatch.setattr(handlerthreads, "QUIET_SECONDS", 1e9)
     reader, writer = os.pipe()
-    server = served({**ROUTES, "/block": handlers("block", context=reader)}, native_threads=1)
+    log = io.StringIO()
+    routes = {**ROUTES, "/block": handlers("block", context=reader)}
+    server = served(routes, native_threads=1, error_log=log)
     for _ in range(2):
         stuck = served.client(server)
         stuck.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -351,6 +354,13 @@ def test_python_accepts_while_all_threads_are_stuck(served, handlers):
         for client in (stuck, *clients):
             client.close()
         assert eventually(lambda: not any(server.census().values()))
+    server.stop()
+    told = re.findall(r"\[INFO\] (native_threads=1 .*)", log.getvalue())
+    assert len(told) == 2, told  # both times are one: the log tells the end at the stop
+    assert (
+        told[0] == "native_threads=1 is reached: Python accepts connections, too; --native-threads changes it"
+    )
+    assert re.fullmatch(r"native_threads=1 was reached for \d+\.\d s", told[1])
     os.close(reader)
     os.close(writer)
 
