@@ -121,7 +121,7 @@ cdef class Tasklet(BaseTasklet):
         if dict_version(names_of_threading) != hooks_known:
             begin_traced(self)
         if loop.observers is not None:
-            loop.observers.begins(self)
+            tell_beginning(loop, self)
         if separate:
             start_locals(&self.locals)
         PyContext_Enter(self.context)
@@ -422,6 +422,16 @@ cdef int keep_outcome(Tasklet one, PyObject* returned) except -1:
     else:
         one._result = <object> returned
         Py_DECREF(one._result)
+    return 0
+
+
+cdef int tell_beginning(Scheduler loop, Tasklet tasklet) except -1:
+    """An error of an observer is raised in the tasklet, as it is where one goes on: its function is not
+    called."""
+    try:
+        loop.observers.begins(tasklet)
+    except BaseException as error:
+        loop.throw(tasklet, error)
     return 0
 
 

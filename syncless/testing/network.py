@@ -26,10 +26,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from syncless._core.calls import messages
 from syncless._core.cpython.functions import original_of
-from syncless._core.current import sleep
+from syncless._core.current import current, sleep
 from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
@@ -45,6 +46,8 @@ FAULTS = ("reset", "pieces", "late")
 CHUNK = 1 << 16
 GAP = 1e-6
 """Seconds between two pieces."""
+SYN_TIME = 127.0
+"""Seconds after which Linux gives up to connect to a host that does not answer."""
 LOST = 1.0
 """Real seconds after which a datagram to oneself is given up."""
 FIRST_PORT = 49152
@@ -54,6 +57,7 @@ ANY = {_stdlib.AF_INET: ("0.0.0.0", "::"), _stdlib.AF_INET6: ("::",)}
 
 getsockname = original_of(_stdlib.socket.getsockname)
 getpeername = original_of(_stdlib.socket.getpeername)
+getsockopt = original_of(_stdlib.socket.getsockopt)
 
 
 def _error(number: int, kind: type[OSError] = OSError) -> OSError:
@@ -82,6 +86,12 @@ class Network:
         self._losing: list[str | None] = []
         self.links: dict[_Link, None] = {}
         """In the order in which they were made, on which schedules rely."""
+        self._connecting: dict[Tasklet[None], Any] = {}
+        """Sockets that must not wait, by the tasklets that connect them."""
+        self._full: dict[int, tuple[Any, Any]] = {}
+        """For a family: a listener that accepts nothing, and the connection that fills its backlog."""
+        self._failed: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        """The SO_ERROR of sockets that are not connected, until it is read."""
         self.loop = current_loop()
         self.arrivals = Arrivals()
 
@@ -136,25 +146,79 @@ class Network:
     # -- connections ---------------------------------------------------------------------------------------
 
     def connect(self, sock: Any, target: Address) -> None:
-        """Connect the socket, once the latency is over. One that must not wait is connected at once, and told
-        that it will be."""
+        """Connect the socket, once the latency is over. One that must not wait is told so, and connected
+        later."""
         if current_loop() is not self.loop:
             raise OSError("network() is for the thread in which it was made")
         timeout = sock.gettimeout()
-        if timeout != 0:
+        if timeout == 0:
+            self._begin(sock, target)
+        else:
             self._travel(target[0], timeout)
-        elif target[0] in self._cut or None in self._cut:
-            raise _error(errno.EHOSTUNREACH)
+            self._meet(sock, target, self._names.get(getsockname(sock)[:2]))
+
+    def _begin(self, sock: Any, target: Address) -> None:
+        """Begin to connect, in the kernel where nobody answers, and so never in time. Raise what it says."""
+        own = self._names.get(getsockname(sock)[:2])
+        try:
+            messages.connect(sock, self._silent(sock.family))
+        except BlockingIOError as error:
+            if error.errno == errno.EINPROGRESS:
+                begun = _spawn(partial(self._go_on, sock, target, own), f"network to {target[0]}:{target[1]}")
+                self._connecting[begun] = sock
+            raise
+
+    def _silent(self, family: _stdlib.AddressFamily) -> Any:
+        """Return an address at which a connection is neither made nor refused."""
+        if family not in self._full:
+            taken = _listening(family, 0)
+            address = getsockname(taken)
+            last = cooperative.socket(family)
+            self._connect(last, address)  # which fills its backlog
+            self._full[family] = taken, last
+        return getsockname(self._full[family][0])
+
+    def _go_on(self, sock: Any, target: Address, own: Address | None) -> None:
+        """Connect for good, or fail, what has begun to."""
+        error = 0
+        try:
+            self._travel(target[0], SYN_TIME)
+            if sock.fileno() >= 0:
+                messages.abort_connect(sock)
+                self._meet(sock, target, own)
+        except OSError as failed:
+            error = failed.errno or errno.ETIMEDOUT
+        finally:
+            self._connecting.pop(current(), None)  # type: ignore[arg-type]
+        if error:
+            self._refuse(sock, error)
+
+    def _refuse(self, sock: Any, error: int) -> None:
+        """Let the kernel refuse it, so that who waits for the socket goes on."""
+        if sock.fileno() < 0:
+            return
+        messages.abort_connect(sock)
+        with cooperative.socket(sock.family) as nobody, suppress(OSError):
+            messages.bind(nobody, (LOOPBACK[sock.family], 0))
+            messages.connect(sock, getsockname(nobody))
+        self.arrivals.wait()
+        self._failed[sock] = error
+
+    def error_of(self, sock: Any) -> int:
+        """Return SO_ERROR."""
+        error: int = getsockopt(sock, _stdlib.SOL_SOCKET, _stdlib.SO_ERROR)
+        return self._failed.pop(sock, error)
+
+    def _meet(self, sock: Any, target: Address, own: Address | None) -> None:
+        """Connect the socket now."""
         far = self._reach(sock.family, target)
         try:
             if self._choose(("refused",) if "reset" in self._faults else (), target):
                 raise _error(errno.ECONNREFUSED, ConnectionRefusedError)
-            in_progress = self._join(sock, far, target)
+            self._join(sock, far, target, own)
         except BaseException:
             _drop(far)
             raise
-        if in_progress is not None:
-            raise in_progress
 
     def _reach(self, family: int, target: Address) -> Any:
         """Return a connection to what really listens there."""
@@ -176,31 +240,24 @@ class Network:
         try:
             messages.connect(sock, place)
         except BlockingIOError:
-            again = True
+            again = timeout != 0
         finally:
             sock.settimeout(timeout)
         self.arrivals.wait()
         if again:
             messages.connect(sock, place)
 
-    def _join(self, sock: Any, far: Any, target: Address) -> OSError | None:
-        """Connect the client's end, too. Return the exception for one that must not wait."""
-        in_progress = None
-        with cooperative.socket(sock.family) as listener:
-            messages.bind(listener, (LOOPBACK[sock.family], 0))
-            listener.listen(1)
-            try:
-                self._connect(sock, getsockname(listener))
-            except BlockingIOError as error:
-                in_progress = error
+    def _join(self, sock: Any, far: Any, target: Address, own: Address | None) -> None:
+        """Connect the client's end, too, which has been bound to its own address or will be."""
+        with _listening(sock.family, 1) as listener:
+            self._connect(sock, getsockname(listener))
             near, _ = cooperative.socket.accept(listener)
         for each in near, far:
             each.setsockopt(_stdlib.IPPROTO_TCP, _stdlib.TCP_NODELAY, 1)
-        own = self._names.get(getpeername(near)[:2]) or (LOOPBACK[sock.family], next(self._ports))
+        own = own or (LOOPBACK[sock.family], next(self._ports))
         self._names[getpeername(near)[:2]] = self._names[getsockname(far)[:2]] = own
         self._names[getsockname(near)[:2]] = target
         self.links[_Link(self, near, far, target)] = None
-        return in_progress
 
     # -- what is sent --------------------------------------------------------------------------------------
 
@@ -289,6 +346,12 @@ class Network:
 
     def close(self) -> None:
         """End all connections, and the tasklets that carry them."""
+        for begun, sock in list(self._connecting.items()):
+            begun.kill()
+            self._refuse(sock, errno.ECONNREFUSED)
+        for family in self._full.values():
+            for sock in family:
+                sock.close()
         links = list(self.links)
         for link in links:
             link.reset()
@@ -370,6 +433,13 @@ def _spawn(function: Callable[[], None], name: str) -> Tasklet[None]:
     made.name = name
     hide(made)
     return made
+
+
+def _listening(family: _stdlib.AddressFamily, backlog: int) -> Any:
+    listener = cooperative.socket(family)
+    messages.bind(listener, (LOOPBACK[family], 0))
+    listener.listen(backlog)
+    return listener
 
 
 def _drop(sock: Any) -> None:

@@ -20,7 +20,7 @@ from syncless.io import dns
 from syncless.io import socket as cooperative
 from syncless.patches import is_patched
 from syncless.testing import virtualtime
-from syncless.testing.network import FAULTS, Address, Network, getpeername, getsockname
+from syncless.testing.network import FAULTS, Address, Network, getpeername, getsockname, getsockopt
 
 _INET = (_stdlib.AF_INET, _stdlib.AF_INET6)
 _FLAGS = _stdlib.AI_NUMERICHOST | _stdlib.AI_ADDRCONFIG | _stdlib.AI_V4MAPPED | _stdlib.AI_ALL
@@ -61,6 +61,11 @@ class _Methods:
                 return error.errno or errno.EAGAIN
             return 0
 
+        def option(self: Any, level: int, optname: int, *rest: int) -> Any:
+            if (level, optname) == (_stdlib.SOL_SOCKET, _stdlib.SO_ERROR) and not rest:
+                return net.error_of(self)
+            return getsockopt(self, level, optname, *rest)
+
         def sendto(self: Any, data: Any, *rest: Any) -> Any:
             _target(net, self, rest[-1])
             return messages.sendto(self, data, *rest)
@@ -82,7 +87,11 @@ class _Methods:
             return net.named(getpeername(self))
 
         cooperative_accept = vars(cooperative.socket)["accept"]
-        found: dict[str, Callable[..., Any]] = {"getsockname": own, "getpeername": peer}
+        found: dict[str, Callable[..., Any]] = {
+            "getsockname": own,
+            "getpeername": peer,
+            "getsockopt": option,
+        }
         for method in (bind, connect, connect_ex, sendto, sendmsg, accept):
             found[method.__name__] = method
         return found

@@ -138,3 +138,23 @@ def test_tasklet_is_initialised_once():
         with pytest.raises(RuntimeError, match="has been started already"):
             tasklet.__init__(print)
         tasklet.join()
+
+
+def test_error_of_who_is_told_of_a_first_turn_is_that_of_the_tasklet(reports):
+    """Its function is not called; those that join it, and the others, go on."""
+
+    def fail(tasklet):
+        if tasklet is one:
+            raise KeyError("on purpose")
+
+    ran = []
+    one, other = [spawn(ran.append, n) for n in range(2)]
+    watch = Watch(lambda tasklet: None, fail)
+    watch.start()
+    try:
+        with pytest.raises(KeyError, match="on purpose"):
+            one.result(1)
+        other.join()
+    finally:
+        watch.stop()
+    assert ran == [1]

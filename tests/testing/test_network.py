@@ -152,6 +152,67 @@ with virtual_time(), network(latency=60) as net:
 """)
 
 
+def test_a_socket_that_must_not_wait_is_connected_after_the_latency():
+    checked("""
+import select
+
+def begin(address):
+    sock = socket.socket()
+    sock.setblocking(False)
+    sock.bind(("10.0.0.7", 0))
+    assert sock.connect_ex(address) == errno.EINPROGRESS
+    return sock
+
+def until_writable(sock, seconds):
+    began = time.monotonic()
+    assert select.select([], [sock], [], seconds - 1)[1] == []
+    assert sock.connect_ex(("10.0.0.1", 80)) == errno.EALREADY
+    assert raises(OSError, sock.getpeername).errno == errno.ENOTCONN
+    assert select.select([], [sock], [], 2)[1] == [sock]
+    assert time.monotonic() - began == seconds, time.monotonic() - began
+    return [sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for _ in range(2)]
+
+for turn in range(2):
+    with virtual_time(), network(latency=60) as net:
+        thread = echo(("10.0.0.1", 80))
+        sock = begin(("10.0.0.1", 80))
+        own = sock.getsockname()
+        assert until_writable(sock, 60) == [0, 0]
+        assert sock.connect_ex(("10.0.0.1", 80)) in (0, errno.EISCONN)
+        assert sock.getpeername() == ("10.0.0.1", 80) and own == sock.getsockname() == ("10.0.0.7", 49152)
+        sock.sendall(b"x")
+        assert select.select([sock], [], [], 119)[0] == [] and select.select([sock], [], [], 2)[0] == [sock]
+        assert sock.recv(1) == b"x"
+        sock.close()
+        thread.join()
+        refused = begin(("10.0.0.1", 80))
+        assert until_writable(refused, 60) == [errno.ECONNREFUSED, 0]
+        net.latency = 0
+        thread = echo(("10.0.0.1", 80))
+        net.partition("10.0.0.1")
+        late, closed = [begin(("10.0.0.1", 80)) for _ in range(2)]
+        closed.close()
+        assert until_writable(late, 127) == [errno.ETIMEDOUT, 0]
+        held = begin(("10.0.0.1", 80))
+        until_idle()
+        net.heal()
+        assert select.select([], [held], [], 0.1)[1] == [held]
+        held.sendall(b"y")
+        held.settimeout(1)
+        assert held.recv(1) == b"y"
+        held.close()
+        thread.join()
+        net.partition()
+        left = begin(("10.0.0.1", 80))
+    assert left.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
+    for each in refused, late, left:
+        each.close()
+    assert len(syncless.tasklets()) == 1
+    before = descriptors() if turn == 0 else before
+assert descriptors() == before
+""")
+
+
 def test_bytes_arrive_in_pieces():
     checked("""
 with virtual_time(), network(piece=3) as net:
@@ -339,9 +400,15 @@ async def main():
     await writer.wait_closed()
     server.close()
     await server.wait_closed()
-with network() as net:
+    try:
+        await asyncio.open_connection("api", 80)
+    except ConnectionRefusedError:
+        return time.monotonic()
+with virtual_time(), network(latency=60) as net:
     net.host("api", "10.0.0.1")
-    asyncio.run(main())
+    began = time.monotonic()
+    ended = asyncio.run(main())
+    assert 240 <= ended - began < 241, ended - began
 """)
 
 

@@ -106,7 +106,7 @@ cdef extern from *:
     #include <netinet/in.h>
     #include <arpa/inet.h>
     """
-    int AF_UNIX, MSG_DONTWAIT
+    int AF_UNIX, MSG_DONTWAIT, SOL_SOCKET, SO_ERROR
     ctypedef unsigned int socklen_t
     struct sockaddr:
         pass
@@ -126,6 +126,8 @@ cdef extern from *:
         iovec* msg_iov
         size_t msg_iovlen
         int msg_flags
+    int c_connect "connect"(int fd, const sockaddr* address, socklen_t length) nogil
+    int getsockopt(int fd, int level, int name, void* value, socklen_t* length) nogil
     ssize_t c_sendmsg "sendmsg"(int fd, msghdr* message, int flags) nogil
     ssize_t c_recvmsg "recvmsg"(int fd, msghdr* message, int flags) nogil
     ssize_t c_sendto "sendto"(int fd, const void* data, size_t size, int flags, const sockaddr* address,
@@ -435,6 +437,16 @@ def connect_ex(socket self not None, address, /):
     """connect_ex(address) -> 0 or an errno; parks until it is decided."""
     error = connect_error(self, reaching(self, address, native_connect_ex), resolved(self, address))
     return EAGAIN if error < 0 else error
+
+
+def abort_connect(socket self not None) -> None:
+    """End the attempt to connect that is under way, if any; the socket is as before it, and still watched."""
+    cdef sockaddr nowhere
+    cdef int error
+    cdef socklen_t length = sizeof(int)
+    memset(&nowhere, 0, sizeof(nowhere))                # of the family AF_UNSPEC, which is 0
+    c_connect(self.sock_fd, &nowhere, sizeof(nowhere))
+    getsockopt(self.sock_fd, SOL_SOCKET, SO_ERROR, &error, &length)    # it says that this was reset
 
 
 def bind(socket self not None, address, /):
