@@ -1,3 +1,6 @@
+from cpython.list cimport PyList_GET_ITEM, PyList_SET_ITEM
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop
@@ -58,3 +61,12 @@ cdef inline Memory* memory_of(RequestHeads heads, int fd) noexcept:
 
 cdef inline object made_of(RequestHeads heads, const Memory* memory):
     return heads.made_of_first if memory.fd < 0 else heads.made[memory.index]
+
+
+cdef inline object swapped_spare(RequestHeads heads, const Memory* memory, object spare):
+    """Keep this spare, or None, with the memory; return the one that was kept."""
+    before = <object> PyList_GET_ITEM(heads.spares, memory.index)
+    Py_INCREF(spare)
+    PyList_SET_ITEM(heads.spares, memory.index, spare)
+    Py_DECREF(before)
+    return before

@@ -22,7 +22,7 @@ from syncless.apps.asgi.exchange cimport ASGIExchange, ScopeRequest, WebSocketEx
 from syncless.http.exchange cimport Application, Exchange, Upgrade
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Incoming
-from syncless.http.requestheads cimport Memory, RequestHeads, made_of, memory_of
+from syncless.http.requestheads cimport Memory, RequestHeads, made_of, memory_of, swapped_spare
 from syncless.http.stream cimport TlsLayer
 from syncless.http.wire.wire cimport (
     HEAD_DROPPED, HEAD_UNKNOWN, decode_path, head, head_header, is_get_request, name_of,
@@ -200,8 +200,7 @@ cdef class ASGIApplication(Application):
         cdef ASGIExchange exchange
         cdef dict scope
         if memory != NULL:
-            kept = <KeptScope> self.heads.spares[memory.index]
-            self.heads.spares[memory.index] = None
+            kept = <KeptScope> swapped_spare(self.heads, memory, None)
         if kept is not None and kept.serial == serial and (
                 self.state is None or kept.source_version == dict_version(self.state)):
             scope = kept.scope
@@ -255,5 +254,5 @@ cdef class ASGIApplication(Application):
         if kept is not None and fd >= 0 and kept.is_untouched():
             memory = memory_of(self.heads, fd)
             if memory != NULL and memory.serial == kept.serial:
-                self.heads.spares[memory.index] = kept
+                swapped_spare(self.heads, memory, kept)
         return 0

@@ -32,7 +32,7 @@ from syncless.http.request cimport (
     CLIENT, CLIENT_PORT, HOST, IDENT, LOCAL_NAME, LOCAL_PORT, METHOD, PARTS, PATH, QUERY, ROOT_PATH, SCHEME,
     UNREAD_LINE, USER, VERSION, Part, Request,
 )
-from syncless.http.requestheads cimport Memory, RequestHeads, made_of, memory_of
+from syncless.http.requestheads cimport Memory, RequestHeads, made_of, memory_of, swapped_spare
 from syncless.http.stream cimport TlsLayer
 from syncless.http.wire.wire cimport (
     HEAD_DROPPED, HEAD_UNKNOWN, decode_path, head, head_header, head_limits, is_get_request, name_of,
@@ -366,9 +366,7 @@ cdef class WSGIApplication(Application):
         cdef Memory* memory = memory_of(self.heads, incoming.stream.fd)
         cdef WSGIExchange exchange = None
         if memory != NULL:
-            exchange = <WSGIExchange> self.heads.spares[memory.index]
-            if exchange is not None:
-                self.heads.spares[memory.index] = None
+            exchange = <WSGIExchange> swapped_spare(self.heads, memory, None)
         if exchange is None or exchange.head_serial != self.heads.scanned:
             exchange = self.fill(exchange, incoming)
         exchange.begin(incoming)
@@ -406,7 +404,7 @@ cdef class WSGIApplication(Application):
         if fd >= 0 and exchange.head_serial:
             memory = memory_of(self.heads, fd)
             if memory != NULL and exchange.head_serial == memory.serial and exchange.reusable():
-                self.heads.spares[memory.index] = exchange
+                swapped_spare(self.heads, memory, exchange)
                 return 0
         return self.keep_spare(exchange)
 
