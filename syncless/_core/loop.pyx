@@ -65,8 +65,29 @@ include "loop/invariants.pxi"
 include "loop/trimming.pxi"
 
 
-cdef extern from "Python.h":
-    int PyErr_CheckSignals() except -1
+cdef extern from *:
+    """
+    /* Fact: since 3.14 PyErr_CheckSignals() also runs the script that sys.remote_exec(), and so `pdb -p`, has
+       left in the thread. Danger: it waits for its debugger, which the loop itself cannot. Decision: here it
+       is left to the next tasklet that runs Python code. Guarded by
+       tests/core/test_loop.py::test_script_of_a_debugger_runs_where_it_may_wait. */
+    static int syncless_check_signals(void) {
+    #if PY_VERSION_HEX >= 0x030E0000
+        int32_t *left = &PyThreadState_Get()->remote_debugger_support.debugger_pending_call;
+        int32_t script = *left;
+        int result;
+        *left = 0;
+        result = PyErr_CheckSignals();
+        if (script)
+            *left = script;
+        return result;
+    #else
+        return PyErr_CheckSignals();
+    #endif
+    }
+    """
+    # calls the handlers of signals
+    int check_signals "syncless_check_signals" () except -1
 
 cdef enum:
     EVENTS = 256                # taken from one poll
@@ -113,7 +134,7 @@ cdef class Loop(Scheduler):
         self.fds.poller = self.poller
         self.begin()
         self.wake_for_signals()
-        PyErr_CheckSignals()        # one that came before anybody listened
+        check_signals()             # one that came before anybody listened
         return 0
 
     cdef int rouse(self) except -1:
@@ -237,7 +258,7 @@ cdef class Loop(Scheduler):
         if self.timers.count:
             self.timers.fire_due(self.clock.now)
         try:
-            PyErr_CheckSignals()    # Python handlers of signals run here
+            check_signals()         # Python handlers of signals run here
         except BaseException as error:
             # as in the interpreter, what they raise is raised in what the main thread does
             self.throw(main_of(self), error)

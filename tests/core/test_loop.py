@@ -530,3 +530,13 @@ def test_events_that_take_long_do_not_starve_ready_tasklets():
         # can bring
         assert server.requests >= 1500 and len(yields) > 20
         assert max(later - earlier for earlier, later in itertools.pairwise(yields)) < 200
+
+
+@pytest.mark.skipif(not hasattr(sys, "remote_exec"), reason="sys.remote_exec() came with Python 3.14")
+def test_script_of_a_debugger_runs_where_it_may_wait(tmp_path):
+    (tmp_path / "script.py").write_text(
+        f"import pathlib, syncless\nsyncless.sleep(0.001)\npathlib.Path({str(tmp_path / 'ran')!r}).touch()\n"
+    )
+    # meanwhile no tasklet runs, so the loop is the first that could run it
+    run_in_thread(sys.remote_exec, os.getpid(), str(tmp_path / "script.py"))
+    assert (tmp_path / "ran").exists()

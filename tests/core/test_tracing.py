@@ -5,6 +5,7 @@ import cProfile
 import gc
 import sys
 import threading
+import types
 import weakref
 from types import SimpleNamespace
 
@@ -269,6 +270,21 @@ def test_depth_of_coroutine_origins_is_a_tasklets_own():
     one, two = spawn(deep), spawn(sys.get_coroutine_origin_tracking_depth)
     assert (one.result(), two.result()) == (5, 0)
     assert sys.get_coroutine_origin_tracking_depth() == 0
+
+
+@pytest.mark.skipif(not hasattr(types, "LazyImportType"), reason="lazy imports came with Python 3.15")
+def test_circle_of_lazy_imports_is_found_though_its_tasklet_waits(tmp_path, monkeypatch):
+    (tmp_path / "round_one.py").write_text(
+        "import syncless\nsyncless.sleep(0.01)\nimport round_two\nVALUE = round_two.VALUE\n"
+    )
+    (tmp_path / "round_two.py").write_text("lazy from round_one import VALUE\nVALUE\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    names = {}
+    exec("lazy import round_one\ndef use(): return round_one.VALUE\n", names)
+    with pytest.raises(ImportError):
+        names["use"]()
+    for name in ("round_one", "round_two"):
+        sys.modules.pop(name, None)
 
 
 def test_debug_mode_of_asyncio_shows_the_origins_of_its_coroutines():

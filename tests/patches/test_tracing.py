@@ -1,6 +1,7 @@
 """Trace and profile functions under the patch: those of threads that are tasklets, and of requests."""
 
 import sys
+import types
 
 import pytest
 
@@ -225,3 +226,18 @@ gc.collect()
 print(is_main, threading.active_count() - before)
 """
     assert run_python(program) == "app 1 task 2 [True, True] 0\n"
+
+
+@pytest.mark.skipif(not hasattr(types, "LazyImportType"), reason="lazy imports came with Python 3.15")
+def test_threads_use_a_lazy_import_together(tmp_path):
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(0.01)\nVALUE = 4\n")
+    program = f"""{PATCHED}
+sys.path.insert(0, {str(tmp_path)!r})
+lazy import slow_to_import
+values = []
+threads = [threading.Thread(target=lambda: values.append(slow_to_import.VALUE)) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(values)
+"""
+    assert run_python(program) == "[4, 4, 4]\n"

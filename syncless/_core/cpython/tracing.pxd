@@ -16,9 +16,15 @@ cdef extern from *:
         PyObject *first, *last;         /* hooks of asynchronous generators */
         int tracing, what;              /* it stopped inside a trace function or a tool of sys.monitoring */
         int origin_depth;               /* of coroutines, as asyncio's debug mode has it */
+        PyObject *lazy_imports;         /* the set of those that it resolves, or NULL */
     } syncless_settings;
 
-    static inline int syncless_has_settings(PyThreadState *state) {
+    static inline int syncless_resolves(PyThreadState *state, Py_ssize_t at) {
+        PyObject *those = *(PyObject **)((char *)state + at);
+        return those != NULL && PySet_GET_SIZE(those) != 0;
+    }
+
+    static inline int syncless_has_hooks(PyThreadState *state) {
         return ((uintptr_t)state->c_tracefunc | (uintptr_t)state->c_profilefunc
                 | (uintptr_t)state->async_gen_firstiter | (uintptr_t)state->async_gen_finalizer
                 | (unsigned)state->tracing | (unsigned)state->coroutine_origin_tracking_depth) != 0;
@@ -61,9 +67,11 @@ cdef extern from *:
     """
     ctypedef struct Settings "syncless_settings":
         pass
-    # whether the thread of that state has something of that
-    bint has_settings "syncless_has_settings" (PyThreadState* state) noexcept
-    # the same, of trace and profile functions alone
+    # whether it has any but lazy imports
+    bint has_hooks "syncless_has_hooks" (PyThreadState* state) noexcept
+    # whether it resolves a lazy import
+    bint resolves "syncless_resolves" (PyThreadState* state, Py_ssize_t at) noexcept
+    # whether it has trace or profile functions
     bint is_traced "syncless_is_traced" (PyThreadState* state) noexcept
     # the same, or of a tool of sys.monitoring
     bint is_watched "syncless_is_watched" (PyThreadState* state) noexcept
@@ -76,6 +84,12 @@ cdef extern from *:
     void hide_thread "syncless_hide_thread" (bint hidden) noexcept
     uint64_t UNKNOWN_HOOKS "SYNCLESS_UNKNOWN"
     PyThreadState* PyThreadState_Get()
+
+cdef Py_ssize_t lazy_imports_at     # in a thread's state; 0: this Python has none
+
+cdef inline bint has_settings(PyThreadState* state) noexcept:
+    """Return whether the thread of that state has something of all that."""
+    return has_hooks(state) or lazy_imports_at != 0 and resolves(state, lazy_imports_at)
 
 cdef int put_aside(Settings** held) except -1
 cdef void put_back(Settings** held) noexcept

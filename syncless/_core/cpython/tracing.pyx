@@ -15,10 +15,18 @@ Decision: that mark belongs to the tasklet, too.
 
 Fact: before 3.12 the bytecodes of all tasklets of a thread are counted by a trace function (counting.pyx).
 Decision: that one stays when tasklets are exchanged; a tasklet's own waits until it is gone.
+
+Fact: since 3.15 a thread knows which lazy imports it resolves; a further use of such a name is a circular
+import. Danger: a request that uses a name while another imports its module would raise ImportCycleError.
+Decision: that set belongs to the tasklet, too. Guarded by
+tests/patches/test_tracing.py::test_threads_use_a_lazy_import_together.
 """
 
+import builtins
+import gc
 import sys
 import threading
+import types
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
@@ -45,6 +53,8 @@ cdef extern from *:
 
     #define SYNCLESS_SWAP(type, a, b) do { type swapped = (a); (a) = (b); (b) = swapped; } while (0)
 
+    static Py_ssize_t syncless_lazy_imports_at;
+
     static void syncless_exchange_others(PyThreadState *state, syncless_settings *held) {
         SYNCLESS_SWAP(Py_tracefunc, state->c_profilefunc, held->profile);
         SYNCLESS_SWAP(PyObject *, state->c_profileobj, held->profile_object);
@@ -55,6 +65,14 @@ cdef extern from *:
         SYNCLESS_SWAP(int, state->syncless_what, held->what);
     #endif
         SYNCLESS_SWAP(int, state->coroutine_origin_tracking_depth, held->origin_depth);
+        if (syncless_lazy_imports_at)
+            SYNCLESS_SWAP(
+                PyObject *, *(PyObject **)((char *)state + syncless_lazy_imports_at), held->lazy_imports);
+    }
+
+    static void syncless_free_settings(syncless_settings *held) {
+        Py_XDECREF(held->lazy_imports);
+        free(held);
     }
 
     static void syncless_exchange_functions(syncless_settings *held) {
@@ -160,7 +178,8 @@ cdef extern from *:
     void _put_back "syncless_settings_back" (Settings* held, void* stays) noexcept
     PyObject* held_function "syncless_held_function" (Settings* held, bint profile) noexcept
     void end_settings "syncless_end_settings" (void* stays) noexcept
-    void free(void* memory) noexcept
+    void _free_settings "syncless_free_settings" (Settings* held) noexcept
+    Py_ssize_t syncless_lazy_imports_at
     void exchange_functions "syncless_exchange_functions" (Settings* held) noexcept
     bint has_functions "syncless_has_functions" (Settings* held) noexcept
     void _begin_with "syncless_begin_with" (Settings* others, bint trace, bint profile) noexcept
@@ -173,6 +192,37 @@ cdef dict names_of_threading = threading.__dict__
 cdef uint64_t hooks_known = UNKNOWN_HOOKS
 # the interpreter's own, whatever is put in their place later
 cdef object set_trace = sys.settrace, set_profile = sys.setprofile
+
+
+cdef enum:
+    STATE_MOST = 2048       # bytes of a thread's state that are looked at
+
+
+def _find_lazy_imports() -> int:
+    """Return where a thread's state has the set of lazy imports that it resolves, by resolving one; 0 if
+    there is none."""
+    cdef char* state = <char*> PyThreadState_Get()
+    lazy, found = [], []
+
+    def look(*_args):
+        sets = [id(it) for it in gc.get_referrers(*lazy) if type(it) is set]
+        found.extend(
+            at for at in range(sizeof(void*), STATE_MOST, sizeof(void*))
+            if (<size_t*> (state + <Py_ssize_t> at))[0] in sets)
+        return sys
+
+    if not hasattr(types, "LazyImportType"):
+        return 0
+    names = {"__builtins__": vars(builtins) | {"__import__": look}}
+    exec("lazy import sys", names)
+    if type(names["sys"]) is types.LazyImportType:
+        lazy.append(names["sys"])
+        lazy[0].resolve()
+    return found[0] if len(found) == 1 else 0
+
+
+cdef Py_ssize_t lazy_imports_at = _find_lazy_imports()
+syncless_lazy_imports_at = lazy_imports_at
 
 
 cdef int put_aside(Settings** held) except -1:
@@ -212,7 +262,7 @@ cdef void free_settings(Settings** held) noexcept:
         exchange(own)
         end_settings(NULL)
         exchange(own)
-        free(own)
+        _free_settings(own)
 
 
 cdef object settings_of(Settings* held, bint profile):
