@@ -34,6 +34,7 @@ cdef extern from *:
 from syncless._core.arrays cimport doubled, with_place_for
 from syncless._core.clock cimport CLOCK_THREAD_CPUTIME_ID, NEVER, clock_ns, monotonic_ns
 from syncless._core.cpython.chunkcache cimport lower_mark, note, sink
+from syncless._core.cpython.signalhandlers cimport check_signals
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.poll.poller cimport READ, WRITE, PollEvent
 from syncless._core.scheduler cimport (
@@ -64,30 +65,6 @@ compiler = COMPILER.decode()
 include "loop/invariants.pxi"
 include "loop/trimming.pxi"
 
-
-cdef extern from *:
-    """
-    /* Fact: since 3.14 PyErr_CheckSignals() also runs the script that sys.remote_exec(), and so `pdb -p`, has
-       left in the thread. Danger: it waits for its debugger, which the loop itself cannot. Decision: here it
-       is left to the next tasklet that runs Python code. Guarded by
-       tests/core/test_loop.py::test_script_of_a_debugger_runs_where_it_may_wait. */
-    static int syncless_check_signals(void) {
-    #if PY_VERSION_HEX >= 0x030E0000
-        int32_t *left = &PyThreadState_Get()->remote_debugger_support.debugger_pending_call;
-        int32_t script = *left;
-        int result;
-        *left = 0;
-        result = PyErr_CheckSignals();
-        if (script)
-            *left = script;
-        return result;
-    #else
-        return PyErr_CheckSignals();
-    #endif
-    }
-    """
-    # calls the handlers of signals
-    int check_signals "syncless_check_signals" () except -1
 
 cdef enum:
     EVENTS = 256                # taken from one poll
