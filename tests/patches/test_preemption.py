@@ -213,7 +213,10 @@ from syncless.patches.registry import Registry
 def within_ours():
     found.append(alone(lambda: Registry().apply({{"some": lambda patcher: computes(0.1)}})))
 later(within_ours).join()
-later(lambda: found.append(alone(lambda: computes(0.1)))).join()
+def until_others_run():
+    before, end = len(turns), time.monotonic() + 60
+    while len(turns) == before and time.monotonic() < end: pass
+later(lambda: found.append(alone(until_others_run))).join()
 done.append(1)
 thread.join()
 print(*found)
