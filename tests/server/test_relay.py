@@ -456,6 +456,17 @@ def test_application_of_asgi_answers_with_trailers(background, two, secure):
     assert client.buffer.endswith(b"\r\n0\r\nx-size: %d\r\n\r\n" % len(LARGE))
 
 
+def reset_and_wait(client, application):
+    """A stream is reset after its response has begun, and its request ends in its worker."""
+    from h2 import events
+
+    stream = client.ask("/wait", "GET", ("cookie", COOKIE))
+    client.wait_for(events.DataReceived, stream)
+    client.h2.reset_stream(stream)
+    client.flush()
+    assert application.gate.wait(60)
+
+
 @needs.HTTP2
 def test_application_of_asgi_answers_streams_with_trailers(background, two):
     from h2 import events
@@ -469,11 +480,7 @@ def test_application_of_asgi_answers_streams_with_trailers(background, two):
     status, headers, body = client.answer(stream)
     assert (status, headers["x-worker"], body) == (200, "two", LARGE)
     assert dict(client.wait_for(events.TrailersReceived, stream).headers) == {"x-size": str(len(LARGE))}
-    stream = client.ask("/wait", "GET", ("cookie", COOKIE))
-    client.wait_for(events.DataReceived, stream)
-    client.h2.reset_stream(stream)
-    client.flush()
-    assert applications[1].gate.wait(60)
+    reset_and_wait(client, applications[1])
     client.close()
 
 
@@ -495,15 +502,9 @@ def test_websocket_of_a_stream_passes_as_bytes(two):
 
 @needs.HTTP2
 def test_stream_that_is_reset_ends_its_request_there(two):
-    from h2 import events
-
     from tests.http2_client import Client as Client2
 
     applications, servers = two(http2="cleartext")
     client = Client2(servers[0])
-    stream = client.ask("/wait", "GET", ("cookie", COOKIE))
-    client.wait_for(events.DataReceived, stream)
-    client.h2.reset_stream(stream)
-    client.flush()
-    assert applications[1].gate.wait(60)
+    reset_and_wait(client, applications[1])
     client.close()
