@@ -31,7 +31,7 @@ from syncless.http.connection cimport CARRYING, CLOSED, GREETING, READING, RUNNI
 from syncless.http.exchange cimport Session
 from syncless.http.listener cimport (
     AT_CONNECTIONS, GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE,
-    DeadlineNode, Deadlines, Listener, next_of,
+    DeadlineNode, Deadlines, Listener, flush_t, next_of,
 )
 from syncless.http.peer cimport Carried
 from syncless.http.stream cimport Buffer, Buffers, Stream, TlsLayer, has_input, has_unsent
@@ -123,7 +123,7 @@ cdef int flush(Loop loop, object owner) except -1:
 cdef int prepare(Listener listener) except -1:
     """Before it has its first connection."""
     listener.deadlines.expire = expire
-    listener.flusher.flush = flush
+    listener.flusher.flush = <flush_t> flush
     return 0
 
 

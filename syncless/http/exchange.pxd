@@ -34,6 +34,7 @@ cdef class Upgrade:
     cdef Peer peer(self)
     cpdef bytes read(self)
     cdef bytes read_rest(self, Py_ssize_t most)
+    cdef bint is_behind(self) noexcept
     cdef int make_room(self) except -1
     cdef int write_whole(self, bytes data) except -1
 

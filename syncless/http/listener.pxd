@@ -87,8 +87,8 @@ cdef enum:
     FLUSH_COUNT = 8             # owners that are flushed without waiting for the end of the turn
     FLUSH_AFTER = 500000        # ns after which the next one is
 
-# sends what the owner has to send; may add further owners
-ctypedef int (*flush_t)(Loop loop, object owner) except -1
+# sends what the owner has to send; may add further owners; negative: an exception is set
+ctypedef int (*flush_t)(Loop loop, object owner) noexcept
 
 cdef class Flusher(Runnable):
     cdef Loop loop

@@ -19,6 +19,7 @@ from libc.string cimport memcmp, memcpy, memset
 from libc.time cimport time as seconds_now
 
 from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.cpython.compat cimport raised
 from syncless._core.linked cimport LinkedList, append, insert_behind, remove
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable, Scheduler

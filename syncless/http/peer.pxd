@@ -97,6 +97,7 @@ cdef class Peer:
     cdef int send_soon(self) except -1
     cdef int send_all(self, const char* data, Py_ssize_t size) except -1
     cdef int send_whole(self, const char* data, Py_ssize_t size) except -1
+    cdef Py_ssize_t send_at_once(self, const char* data, Py_ssize_t size) except -1
     cdef int send_file(self, int fd, int64_t offset, int64_t count, bint slow) except -1
     cdef int wait_writable(self) except -1
     cdef int abort(self) except -1

@@ -57,8 +57,8 @@ from syncless._core.threadloop cimport get_loop
 from syncless._core.wait.waitqueue cimport WaitQueue, someone_waits, wake_all
 from syncless.http.listener cimport WRITE_DEADLINE, Listener
 from syncless.http.stream cimport (
-    SENT_ALL, STALLED, Stream, consume_inbox, drop_unsent, is_receivable, push_ciphertext, receive,
-    receive_more, send_pending, set_out_body, transmit, unsent,
+    SENT_ALL, STALLED, Stream, consume_inbox, drop_unsent, has_unsent, is_receivable, push_ciphertext,
+    receive, receive_more, send_pending, set_out_body, transmit, unsent,
 )
 from syncless.http.wire.wire cimport (
     R_BODY_TOO_LARGE, R_CHUNK_LINE_TOO_LONG, R_TRAILERS_TOO_LARGE, REPLY_CONTINUE, TOO_LONG, TOO_SLOW,
@@ -321,13 +321,31 @@ cdef class Peer:
 
     cdef int send_whole(self, const char* data, Py_ssize_t size) except -1:
         """As send_all(), but if this is interrupted the loop sends the rest."""
-        self.append(data, size)
+        cdef Py_ssize_t sent = self.send_at_once(data, size)
+        if sent == size:
+            return 0
+        self.append(data + sent, size - sent)
         try:
             return self.send_all(NULL, 0)
         except BaseException:
             if not self.is_gone() and get_loop() is self.listener.loop:
                 self.send_soon()
             raise
+
+    cdef Py_ssize_t send_at_once(self, const char* data, Py_ssize_t size) except -1:
+        """Send what the client takes now, without a copy, if nothing is to be sent before it. Return its
+        size; 0 where it has to go another way."""
+        cdef Stream* stream = self.stream
+        cdef ssize_t n
+        if self.is_gone() or stream.carried or stream.layer != NULL or has_unsent(stream):
+            return 0
+        n = transmit(stream, data, size, NULL, 0)
+        if n <= 0:
+            return 0                            # send_all() meets the error again
+        self.listener.buffers.sent += n
+        if self.listener.data_rates.count:
+            self.listener.data_rates.sent_more(stream.fd, n)
+        return n
 
     cdef int send_file(self, int fd, int64_t offset, int64_t count, bint slow) except -1:
         """By sendfile, if `slow` does not say that the file system does not answer at once."""

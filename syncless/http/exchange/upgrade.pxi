@@ -85,10 +85,13 @@ cdef class Upgrade:
         self.exchange.response.body_sent += PyBytes_GET_SIZE(data)
         peer.send_all(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
+    cdef bint is_behind(self) noexcept:
+        """Return whether something was left to the server, and is not sent yet."""
+        return self.exchange.peer.pending() > 0
+
     cdef int make_room(self) except -1:
-        """Wait until all is sent that was left to the server."""
-        cdef Peer peer = self.peer()
-        return peer.send_all(NULL, 0) if peer.pending() else 0
+        """Wait until that is sent."""
+        return self.peer().send_all(NULL, 0)
 
     cdef int write_whole(self, bytes data) except -1:
         """Do as write(), but if this is interrupted the server sends the rest."""

@@ -12,6 +12,7 @@ from time import monotonic
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_ITEM
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 cimport cython
@@ -40,7 +41,8 @@ cdef enum:
 
 
 cdef unsigned char known_heads[1 << 16]     # by compression, the first byte, and the length in the second
-cdef dict heads = {}                        # by the length, compression, and the opcode
+cdef list short_heads = [None] * (LONGER << 5)      # by the length, compression, and the opcode
+cdef dict heads = {}                        # the same, of longer frames
 cdef bytes END = b"\0\0\xff\xff"            # of a compressed message, which is not sent (RFC 7692, 7.2.1)
 
 
@@ -52,14 +54,17 @@ cdef bytes head_of(object library, int opcode, bint packed, Py_ssize_t size):
     if size > MOST_SHORT:   # one head for all, but for the length in it
         head = head_of(library, opcode, packed, MOST_SHORT)
         return head[: 2] + size.to_bytes(LONG, "big")
-    head = heads.get(key)
+    head = <bytes> PyList_GET_ITEM(short_heads, key) if size < LONGER else heads.get(key)
     if head is None:
-        if len(heads) >= HEADS:
-            heads.clear()
         whole = library.frame(opcode, bytes(size))
         head = whole[: len(whole) - size]
         if packed:
             head = bytes([head[0] | PACKED]) + head[1:]
+        if size < LONGER:
+            short_heads[key] = head
+            return head
+        if len(heads) >= HEADS:
+            heads.clear()
         heads[key] = head
     return head
 

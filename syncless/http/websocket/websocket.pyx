@@ -163,8 +163,9 @@ cdef class WebSocket:
         self.sending.acquire_unit(True, None)   # a compressed frame builds on the one before it
         try:
             self.check_open()
-            self.make_room()
-            self.check_open()
+            if self.upgrade.is_behind():
+                self.make_room()
+                self.check_open()
             self.write(self.frames.message(message))
         finally:
             self.sending.release_unit()

@@ -10,7 +10,8 @@ from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.threadloop cimport get_loop
 from syncless.http.listener cimport (
-    QUEUE_DEADLINE, Admission, DeadlineNode, Deadlines, Flusher, Reached, ResponseHeads, next_of,
+    QUEUE_DEADLINE, Admission, DeadlineNode, Deadlines, Flusher, Reached, ResponseHeads, flush_t,
+    next_of,
 )
 from syncless.http.stream cimport (
     Buffer, Buffers, Input, Stream, TlsLayer, borrow_input, close_stream, free_stream, receive_more,
@@ -148,7 +149,7 @@ def owned(Buffers buffers not None):
 
 def flusher():
     made = Flusher(get_loop())
-    made.flush = flush
+    made.flush = <flush_t> flush
     return made
 
 
