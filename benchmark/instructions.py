@@ -154,8 +154,8 @@ BUDGET = {
     "http2-10": 18_200,
     "http2+asgi": 33_500,
     "http2-10+asgi": 30_600,
-    "websocket": 9_200,
-    "websocket+asgi": 23_200,
+    "websocket": 9_000,
+    "websocket+asgi": 16_100,
 }
 """The most that a request may need, on CPython 3.11: a few percent above the count when it was last lowered.
 The interpreter's own instructions are the larger part, so other versions and builds need others. A new

@@ -276,12 +276,14 @@ cdef class Connection(Watcher):
         cdef Exchange exchange
         if bits & HANGUP:
             self.stream.peer_shutdown = True
+        if bits & READ:
+            set_readable(&self.stream)
         if self.phase == RUNNING:
             exchange = self.exchange                # kept: Python code may run, and the request end
             if exchange.interruptible and exchange.left():
                 exchange.interrupt(loop)
-        if bits & READ:
-            set_readable(&self.stream)
+            elif exchange.hears:
+                exchange.hear()
         if bits & WRITE and self.stream.stalled:
             self.flush(loop)
         if self.phase == GREETING or bits & READ and (
@@ -349,7 +351,7 @@ cdef class Connection(Watcher):
     cdef int close_quietly(self, Loop loop, bint reset) except -1:
         """Close, and tell nobody."""
         if self.exchange is not None:
-            self.exchange.interruptible = False
+            self.exchange.interruptible = self.exchange.hears = False
         return self.close(loop, reset)
 
     # -- greeting --------------------------------------------------------------------------------------------
@@ -729,6 +731,8 @@ cdef class Connection(Watcher):
         close_stream(&self.stream, listener.buffers, loop)
         if running is not None and running.interruptible:
             running.interrupt(loop)
+        elif running is not None and running.hears:
+            running.hear()
         Py_DECREF(self)                         # the reference of being open
         return 0
 

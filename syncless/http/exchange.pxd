@@ -33,6 +33,7 @@ cdef class Upgrade:
     cdef bint over              # by its rules the client sends nothing more; or nobody cares
     cdef Peer peer(self)
     cpdef bytes read(self)
+    cdef bytes read_now(self)
     cdef bytes read_rest(self, Py_ssize_t most)
     cdef bint is_behind(self) noexcept
     cdef int make_room(self) except -1
@@ -52,6 +53,7 @@ cdef class Exchange(Tasklet):
     cdef object handler             # of that protocol, if the client asks for one
     cdef Session held               # by which its response goes on when the request has ended, or None
     cdef readonly bint interruptible    # ClientGone is raised in it when the client leaves
+    cdef bint hears                 # hear() is called when the client has sent something or has left
     cdef Thrown gone                # the ClientGone that was thrown at it; None otherwise
     cdef int64_t started            # ns
     cdef double queued              # seconds, as a trusted proxy tells; negative: it does not
@@ -81,7 +83,7 @@ cdef class Exchange(Tasklet):
             self.response, is_head_request(incoming.data, found), found.minor, found.keep_alive)
         self.body.begin(self.peer, found.content_length, found.chunked, found.expect_continue)
         self.too_large = found.content_length > self.listener.limits.body_bytes
-        self.upgraded = self.interruptible = False
+        self.upgraded = self.interruptible = self.hears = False
         self.own_id = 0
         self.rank = NORMAL
         return self.take_rank() if self.listener.admission.priority is not None else 0
@@ -105,6 +107,7 @@ cdef class Exchange(Tasklet):
     cdef str name_of(self, object method, object path)
     cdef bint left(self) noexcept
     cdef int end_with_client(self, bint look) except -1
+    cdef int hear(self) except -1
     cdef int interrupt(self, Loop loop) except -1
     cdef int interrupt_no_more(self) except -1
     cdef int tell_stop(self, bint at_last) except -1

@@ -32,7 +32,7 @@ from syncless.http.peer cimport Body, Carried, Incoming, Peer
 from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.response cimport Response
-from syncless.http.stream cimport Stream, is_receivable, receive
+from syncless.http.stream cimport PIECE, Stream, is_receivable, read_now, receive
 from syncless.http.wire.wire cimport BY_LENGTH, CODES, HTTP_2, NO_BODY, R_BUSY, R_FAILED, decode_path
 
 from syncless._core.exits import TaskletExit, is_interrupt
@@ -458,6 +458,10 @@ cdef class Exchange(Tasklet):
             self.listener.hangups += 1
             raise ClientGone("the client has left")
         self.interruptible = True
+        return 0
+
+    cdef int hear(self) except -1:
+        """In the loop, which cannot wait; it owns this meanwhile."""
         return 0
 
     cdef int interrupt(self, Loop loop) except -1:

@@ -335,6 +335,7 @@ cdef class Peer:
     cdef Py_ssize_t send_at_once(self, const char* data, Py_ssize_t size) except -1:
         """Send what the client takes now, without a copy, if nothing is to be sent before it. Return its
         size; 0 where it has to go another way."""
+        cdef Watcher _owner = self.owner        # keeps the stream
         cdef Stream* stream = self.stream
         cdef ssize_t n
         if self.is_gone() or stream.carried or stream.layer != NULL or has_unsent(stream):

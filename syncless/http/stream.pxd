@@ -10,6 +10,8 @@ from syncless.http.wire.wire cimport OUT_HIGH
 
 cdef enum:
     BUFFER = 8192       # bytes of a pooled block
+    # bytes of another protocol that are read at a time; it bounds how far a compressed message can expand
+    PIECE = 4096
 
 cdef struct Buffer:     # all zero: empty, and without memory
     char* data          # a pooled block where room is BUFFER
@@ -101,6 +103,7 @@ cdef struct Input:              # the result of borrow_input()
 cdef Py_ssize_t receive(Stream* stream, Buffers buffers, char* into, size_t room) except -2
 cdef Py_ssize_t receive_raw(Stream* stream, char* into, size_t room) noexcept
 cdef Py_ssize_t receive_more(Stream* stream, Buffers buffers) except -2
+cdef bytes read_now(Stream* stream, Buffers buffers)
 cdef Py_ssize_t receive_little(Stream* stream, Buffers buffers) except -2
 cdef Py_ssize_t borrow_input(Stream* stream, Buffers buffers, Input* input) except -2
 cdef int return_input(Stream* stream, Buffers buffers, Input* input, Py_ssize_t used) except -1

@@ -132,6 +132,20 @@ cdef Py_ssize_t receive_more(Stream* stream, Buffers buffers) except -2:
     return n
 
 
+cdef bytes read_now(Stream* stream, Buffers buffers):
+    """Return bytes that have come, at most PIECE, b"" at the end; None: there are none now."""
+    cdef char piece[PIECE]
+    cdef Py_ssize_t n = stream.inbox.size - stream.inbox_start
+    cdef bytes data
+    if n:
+        n = min(n, <Py_ssize_t> PIECE)
+        data = PyBytes_FromStringAndSize(stream.inbox.data + stream.inbox_start, n)
+        consume_inbox(stream, buffers, n)
+        return data
+    n = receive(stream, buffers, piece, PIECE) if is_receivable(stream) else -1
+    return None if n < 0 else PyBytes_FromStringAndSize(piece, n)
+
+
 cdef Py_ssize_t receive_little(Stream* stream, Buffers buffers) except -2:
     """Return the same with no more room than the bytes need: a half-sent head may stay for long."""
     cdef char* borrowed = buffers.scratch

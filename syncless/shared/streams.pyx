@@ -26,7 +26,7 @@ from syncless._core.threadloop cimport get_loop
 from syncless.http.connection cimport ALL_FOR_NOW, CARRYING, THE_LAST, Connection, Discarded, discard
 from syncless.http.exchange cimport Exchange, Session, Upgrade
 from syncless.http.listener cimport AT_EVENT_BYTES, BEAT_DEADLINE, Listener
-from syncless.http.stream cimport Stream, consume_inbox, has_unsent, is_receivable, receive, unsent
+from syncless.http.stream cimport Stream, has_unsent, read_now, unsent
 from syncless.http.websocket.frames cimport BINARY, CLOSE, PING, PONG, TEXT, Frames, head_of
 from syncless.http.wire.wire cimport REPLY_CHUNK, REPLY_LAST_CHUNK, put_chunk_line
 

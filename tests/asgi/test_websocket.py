@@ -1,6 +1,7 @@
 """WebSockets for ASGI applications."""
 
 import asyncio
+import socket
 import struct
 import sys
 
@@ -56,6 +57,78 @@ def test_messages_sent_at_once_are_answered_in_order(start):
     raw.client.send(b"".join(frame(1, message) for message in messages) + frame(8, struct.pack("!H", 1000)))
     assert [raw.receive()[1] for _ in messages] == messages
     assert closed_with(raw) == 1000
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 1000])
+def test_every_split_of_the_frames(start, step):
+    """The loop takes whole messages, and the request's tasklet the rest, each where the other has ended."""
+    frames = [
+        (1, b"a"),
+        (9, b"p"),
+        (1, b"b"),
+        (1, b"c", False),
+        (10, b""),
+        (0, b"d"),
+        (2, bytes(300)),
+        (1, b"e"),
+    ]
+    data = b"".join(frame(*parts) for parts in frames * 2) + frame(8, struct.pack("!H", 1000))
+    raw = Raw(start, start(speaking(echoing)))
+    for at in range(0, len(data), step):
+        raw.client.send(data[at : at + step])
+        syncless.sleep(0)
+    received = [raw.receive() for _ in range(12)]
+    assert [said for said in received if said[0] != 10] == [
+        *((1, b"a"), (1, b"b"), (1, b"cd"), (2, bytes(300)), (1, b"e"))
+    ] * 2
+    assert received.count((10, b"p")) == 2
+    assert closed_with(raw) == 1000
+
+
+def test_messages_that_come_whole_wake_the_application_alone(start):
+    raw = Raw(start, start(speaking(echoing)))
+    raw.send(1, b"first")
+    assert raw.receive() == (1, b"first")
+    (request,) = [one for one in syncless.tasklets() if str(one.name).endswith("/ws")]
+    turns = request.switches
+    for number in range(10):
+        raw.send(1, b"%d" % number)
+        assert raw.receive() == (1, b"%d" % number)
+    assert request.switches == turns
+    raw.send(9, b"")
+    assert raw.receive() == (10, b"")
+    assert request.switches > turns
+    raw.client.close()
+
+
+def test_silent_clients_are_pinged_and_then_closed(start):
+    raw = Raw(start, start(speaking(echoing), ping_seconds=0.3))
+    for _ in range(3):
+        syncless.sleep(0.2)
+        raw.send(1, b"not silent")
+        assert raw.receive() == (1, b"not silent")
+    for _ in range(2):
+        assert raw.receive() == (9, b"")
+        raw.send(10)
+    assert raw.receive() == (9, b"")
+    assert raw.client.at_end()  # it has not answered
+
+
+def test_client_that_is_found_gone_while_sending_is_told(start):
+    seen = []
+
+    async def speak(scope, receive, send):
+        await accepted(receive, send)
+        messages = asyncio.create_task(receive())
+        while not messages.done():
+            await send({"type": "websocket.send", "text": "tick"})
+            await asyncio.sleep(0.1)
+        seen.append(await messages)
+
+    raw = Raw(start, start(speaking(speak)))
+    raw.client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    raw.client.close()  # a reset
+    assert eventually(lambda: seen == [{"type": "websocket.disconnect", "code": 1006, "reason": ""}])
 
 
 def test_scope(start):

@@ -1,5 +1,7 @@
 """The exchanges in which an ASGI application answers. See exchange.pyx."""
 
+from libc.stdint cimport int64_t
+
 from syncless._core.cpython.tracing cimport KeptFunctions
 from syncless._core.loop cimport Loop
 from syncless.apps.asgi.operations cimport BodyMessages, Conversation, Operations
@@ -49,7 +51,7 @@ cdef class ASGIExchange(Conversation):
     cdef KeptFunctions trace_anew(self)
     cdef int wait_for_answer(self) except -1
     cdef int listen_for_end(self) except -1
-    cdef int pause(self, Loop engine, const char* why) except -1
+    cdef int pause(self, Loop engine, const char* why, int64_t until) except -1
     cdef int leave_task(self) except -1
     cdef int fail_unfinished(self) except -1
     cdef object send_to_nobody(self)
@@ -80,11 +82,15 @@ cdef class WebSocketExchange(ASGIExchange):
     cdef Py_ssize_t held            # bytes in it
     cdef bint silent                # the client sends no more messages
     cdef bint reads                 # it waits for the client's next message
+    cdef int64_t heard              # when the client has sent something last, ns
     cdef object ended               # is thrown when the application has ended meanwhile
 
     cdef int offer(self, object limits) except -1
     cdef int begin_websocket(self) except -1
     cdef int wake_receivers(self) except -1
+    cdef bint has_room(self) except -1
+    cdef bint listen(self, Loop engine) except -1
+    cdef bint hear_all(self) except -1
     cdef int keep(self, object message) except -1
     cdef int accept(self, dict message) except -1
     cdef object send_data(self, dict message)

@@ -25,7 +25,7 @@ from syncless._core.cpython.tracing cimport (
     UNKNOWN_HOOKS, KeptFunctions, begin_settings, functions_now, is_traced, names_of_threading,
 )
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport PARKED, RUNNING, BaseTasklet
+from syncless._core.scheduler cimport PARKED, RUNNING, TIMED_OUT, WOKEN, BaseTasklet
 from syncless._core.threadloop cimport get_loop
 from syncless.apps.asgi.operations cimport BodyMessages, Conversation, Operations, new_function
 from syncless.asyncio.callbacks cimport Callbacks, FirstStep
@@ -36,7 +36,7 @@ from syncless.http.request cimport (
     CLIENT, CLIENT_PORT, HOST, LOCAL_NAME, LOCAL_PORT, METHOD, PATH, QUERY, ROOT_PATH, SCHEME, VERSION, Part,
     Request,
 )
-from syncless.http.websocket.websocket cimport WebSocket
+from syncless.http.websocket.websocket cimport MESSAGE, NOTHING, Heard, WebSocket
 from syncless.http.wire.wire cimport BY_LENGTH, K_HOST
 
 from syncless._core.exits import TaskletExit, is_interrupt
@@ -295,7 +295,7 @@ cdef class ASGIExchange(Conversation):
         try:
             while not (self.response.complete or self.task.done()):
                 self.listen_for_end()
-                self.pause(engine, ANSWERS)
+                self.pause(engine, ANSWERS, NEVER)
         except BaseException:
             self.task.cancel()
             raise
@@ -311,16 +311,16 @@ cdef class ASGIExchange(Conversation):
             self.client_left()
         return 0
 
-    cdef int pause(self, Loop engine, const char* why) except -1:
-        """Park until go_on(), or until the client leaves."""
+    cdef int pause(self, Loop engine, const char* why, int64_t until) except -1:
+        """Park until go_on(), or until the client leaves; or TIMED_OUT."""
         self.waits = True
         try:
-            engine.park(why, self.task, NEVER)
+            return engine.park(why, self.task, until)
         except ClientGone:
             self.client_left()
         finally:
             self.waits = False
-        return 0
+        return WOKEN
 
     def _woken(self, task):
         self.go_on()

@@ -1,8 +1,5 @@
 """Upgrade: the bytes of a connection for another protocol than HTTP (RFC 9110, 7.8)."""
 
-cdef enum:
-    PIECE = 4096        # bytes read at a time; it bounds how far a compressed message can expand at once
-
 
 cdef class Upgrade:
     """Upgrade(exchange): begin() answers the request with 101; then read() and write() belong to the caller
@@ -44,6 +41,12 @@ cdef class Upgrade:
         piece = PyBytes_FromStringAndSize(data, n)
         peer.consume(n)
         return piece
+
+    cdef bytes read_now(self):
+        """As read(), but nothing waits: None where nothing has come."""
+        cdef Peer peer = self.exchange.peer
+        cdef Watcher _owner = peer.owner        # keeps the stream
+        return b"" if peer.is_gone() else read_now(peer.stream, peer.listener.buffers)
 
     cdef bytes read_rest(self, Py_ssize_t most):
         """At most `most` bytes behind those that read() gave, if they have come: nothing waits, and b"" is no

@@ -53,6 +53,7 @@ cdef class Frames:
     cdef object text(self, object decode, tuple args)
     cdef int look_ahead(self) except -1
     cdef bint is_empty(self) noexcept
+    cdef bint is_used_up(self) noexcept
     cpdef bytes message(self, object data)
     cdef bint is_quick(self, object data) noexcept
     cdef bytes control(self, int opcode, bytes data)

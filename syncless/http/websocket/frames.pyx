@@ -341,7 +341,11 @@ cdef class Frames:
 
     cdef bint is_empty(self) noexcept:
         """Return whether all that has come is used up."""
-        return self.parser is None and self.parts is None and self.start == len(self.buffer)
+        return self.parts is None and self.is_used_up()
+
+    cdef bint is_used_up(self) noexcept:
+        """Return whether it is, or is a part of a message of which more frames will come."""
+        return self.parser is None and self.start == len(self.buffer)
 
     # -- what is sent ----------------------------------------------------------------------------------------
 

@@ -6,6 +6,12 @@ from syncless.http.request cimport Request
 from syncless.http.websocket.frames cimport Frames
 
 
+cdef enum Heard:            # hear() has found
+    NOTHING                 # that has come and is not read
+    MESSAGE                 # a whole one
+    OTHER                   # something that receive() has to deal with
+
+
 cdef class WebSocket:
     cdef Upgrade upgrade
     cdef Request request
@@ -16,6 +22,8 @@ cdef class WebSocket:
     cdef Frames frames              # None: it is not accepted
     cdef Lock receiving, sending
     cdef object message             # that has come and is not given out, or None
+    cdef bint unmet                 # hear() has read a frame, and did nothing about it
+    cdef object broken              # or has met this Broken
     cdef bint pinged
     cdef bint gone
     cdef bint leaving               # tell_stop() has been called
@@ -28,6 +36,10 @@ cdef class WebSocket:
     cdef object __weakref__
 
     cpdef receive(self)
+    cdef object taken(self)
+    cdef Heard hear(self) except *
+    cdef Heard look(self) except *
+    cdef int meet_silence(self) except -1
     cdef bint may_frame(self, object message) noexcept
     cdef bytes framed(self, object message)
     cdef int check_open(self) except -1

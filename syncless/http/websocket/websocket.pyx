@@ -136,8 +136,7 @@ cdef class WebSocket:
         try:
             while self.message is None and self.close_code is None and self.unanswered is None:
                 self.read()
-            message, self.message = self.message, None
-            return message
+            return self.taken()
         finally:
             self.receiving.release_unit()
 
@@ -261,8 +260,13 @@ cdef class WebSocket:
         """Deals with the frames that have come up to the end of a message, so that what was sent before a
         close frame can be answered; waits for bytes if there are none."""
         try:
+            if self.broken is not None:
+                broken, self.broken = self.broken, None
+                raise broken
             while self.message is None and not self.gone and not self.answered:
-                if not self.frames.next(self.most - self.frames.size):
+                if self.unmet:
+                    self.unmet = False
+                elif not self.frames.next(self.most - self.frames.size):
                     if self.frames.parser is not None:
                         if self.take_rest():
                             continue
@@ -271,6 +275,43 @@ cdef class WebSocket:
                 self.take(self.frames.opcode, self.frames.payload, self.frames.last)
         except Broken as error:
             self.fail(error.code, str(error))
+
+    cdef object taken(self):
+        """Return `message`, which is None from now on."""
+        message, self.message = self.message, None
+        return message
+
+    cdef Heard hear(self) except *:
+        """As read(), but nothing waits and nothing is sent, so that the loop can do it. A message that is
+        found is `message`."""
+        try:
+            return self.look()
+        except Broken as error:
+            self.broken = error
+            return OTHER
+
+    cdef Heard look(self) except *:
+        cdef Frames frames = self.frames
+        cdef bytes data
+        while self.message is None:
+            if (self.unmet or self.answered or self.gone or self.broken is not None
+                    or self.close_code is not None):
+                return OTHER
+            if frames.is_used_up():
+                data = self.upgrade.read_now()
+                if data is None:
+                    return NOTHING
+                if not data:
+                    return OTHER                # its end is met again by receive()
+                self.pinged = False
+                frames.feed(data)
+            if not frames.next_known(self.most - frames.size):
+                return OTHER
+            if frames.opcode < CLOSE:
+                self.whole(frames.part(frames.opcode, frames.payload, frames.last))
+            elif frames.opcode != PONG:
+                self.unmet = True
+        return MESSAGE
 
     cdef bint take_rest(self) except -1:
         """Return whether more of a frame has come already."""
@@ -311,16 +352,20 @@ cdef class WebSocket:
         try:
             data = self.upgrade.read()
         except BodyTimeout:
-            if self.pinged:
-                return self.lost()
-            self.pinged = True
-            return self.answer(PING, b"")
+            return self.meet_silence()
         except ClientGone:
             data = b""
         if not data:
             return self.lost()
         self.pinged = False
         self.frames.feed(data)
+
+    cdef int meet_silence(self) except -1:
+        """Nothing has come for Limits.ping_seconds."""
+        if self.pinged:
+            return self.lost()
+        self.pinged = True
+        return self.answer(PING, b"")
 
     cdef int whole(self, object message) except -1:
         if self.close_code is None:  # messages between our close frame and the client's are dropped

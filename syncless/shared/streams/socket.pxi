@@ -7,8 +7,7 @@ what is published could not be the same bytes for all.
 """
 
 cdef enum:
-    PIECE = 4096            # bytes that are read at a time
-    PIECES = 16             # of them in a turn
+    PIECES = 16             # that are read in a turn
 
 
 @cython.final
@@ -112,7 +111,7 @@ cdef class HeldSocket(HeldStream):
                 if left == 0:
                     return loop.push(connection)
                 left -= 1
-                data = self.read()
+                data = read_now(&connection.stream, connection.listener.buffers)
                 if data is None:
                     return connection.listen(loop, READ)
                 if not data:
@@ -125,20 +124,6 @@ cdef class HeldSocket(HeldStream):
             self.frames = None
             return self.leave(error.code, str(error))
         return 0
-
-    cdef bytes read(self):
-        """Return the bytes that have come, b"" at the end; None: there are none now."""
-        cdef Connection connection = self.connection
-        cdef Stream* stream = &connection.stream
-        cdef char piece[PIECE]
-        cdef Py_ssize_t n = stream.inbox.size - stream.inbox_start
-        if n:                                   # it came with the handshake
-            n = min(n, <Py_ssize_t> PIECE)
-            data = stream.inbox.data[stream.inbox_start : stream.inbox_start + n]
-            consume_inbox(stream, connection.listener.buffers, n)
-            return data
-        n = receive(stream, connection.listener.buffers, piece, PIECE) if is_receivable(stream) else -1
-        return None if n < 0 else <bytes> piece[:n]
 
     cdef bint meet_frame(self) except -1:
         """Return whether there was a whole frame. Broken."""

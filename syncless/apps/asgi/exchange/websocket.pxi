@@ -52,8 +52,9 @@ cdef class WebSocketExchange(ASGIExchange):
         self.task.add_done_callback(self._woken)
         try:
             while not (self.task.done() or self.response.complete):
-                if self.progress == OPEN and not self.silent and (
-                        len(self.inbox) < MOST and self.held < MOST_BYTES):
+                if self.progress == OPEN and not self.silent and self.has_room():
+                    if self.listen(engine):
+                        continue
                     self.reads = True
                     try:
                         self.keep(self.websocket.receive())
@@ -62,7 +63,7 @@ cdef class WebSocketExchange(ASGIExchange):
                     continue
                 if self.progress < OPEN:
                     self.listen_for_end()
-                self.pause(engine, SPEAKS)
+                self.pause(engine, SPEAKS, NEVER)
         except BaseException as error:
             if error is not self.ended:
                 self.task.cancel()
@@ -75,6 +76,51 @@ cdef class WebSocketExchange(ASGIExchange):
             self.listener.loop.throw(self, self.ended)
         else:
             self.go_on()
+
+    cdef bint has_room(self) except -1:
+        """Return whether another message may be taken before it is asked for."""
+        return len(self.inbox) < MOST and self.held < MOST_BYTES
+
+    cdef bint listen(self, Loop engine) except -1:
+        """Park while the loop itself can take what comes, which saves each message two switches of tasklets.
+        False: receive() is needed. The bytes of TLS and of HTTP/2 come another way."""
+        cdef int64_t most = self.listener.limits.ping_ns
+        if engine is not self.listener.loop or self.peer.is_gone() or (
+                self.peer.stream.layer != NULL or self.peer.stream.carried):
+            return False
+        self.heard = engine.clock.now
+        if not self.hear_all():
+            return not self.has_room()
+        self.peer.watch_end()
+        self.hears = True
+        try:
+            while self.heard + most > engine.clock.now:
+                if self.pause(engine, SPEAKS, self.heard + most) != TIMED_OUT:
+                    return True
+        finally:
+            self.hears = False
+        self.websocket.meet_silence()
+        return True
+
+    cdef bint hear_all(self) except -1:
+        """Take the messages that have come. Return whether nothing is left, and there is room for more."""
+        cdef Heard found = MESSAGE
+        while found == MESSAGE and self.has_room():
+            found = self.websocket.hear()
+            if found == MESSAGE:
+                self.keep(self.websocket.taken())
+        return found == NOTHING
+
+    cdef int hear(self) except -1:
+        cdef bint goes_on = False
+        self.heard = self.listener.loop.clock.now
+        try:
+            goes_on = self.hear_all()
+        finally:
+            if not goes_on:                         # the tasklet has to look
+                self.hears = False
+                self.go_on()
+        return 0
 
     cdef int keep(self, object message) except -1:
         """A message has come; None: the WebSocket is closed."""
@@ -141,7 +187,7 @@ cdef class WebSocketExchange(ASGIExchange):
             yield from future
         message = self.inbox.popleft()
         self.held -= len(message)
-        if self.waits:
+        if self.waits and not self.hears:
             self.go_on()                            # there is room for more
         if isinstance(message, str):
             return {"type": "websocket.receive", "text": message}
