@@ -333,6 +333,16 @@ PARTS = [
         "instructions for each byte of hostile clients, by valgrind",
         ".venv/bin/python -m benchmark.hostile",
     ),
+    Part(
+        "instructions",
+        "instructions of a request within their budgets, by valgrind",
+        f"""
+        case $(.venv/bin/python --version) in *" 3.11."*) ;;
+            *) echo the budgets are those of CPython 3.11; exit {SKIPPED};;
+        esac
+        .venv/bin/python -m benchmark instructions
+        """,
+    ),
     Part("bench", "whether the benchmarks work", "make bench ARGS=--quick", alone=True),
 ]
 

@@ -1,4 +1,8 @@
-"""WebSocketExchange: the exchange of a WebSocket, whose messages are read ahead of the application."""
+"""WebSocketExchange: the exchange of a WebSocket, whose messages are read ahead of the application.
+
+The loop itself takes messages that come whole: hear(). For anything else it wakes the request's tasklet, whose
+receive() answers and waits as that of WSGI does.
+"""
 
 cdef enum:
     MOST = 32               # messages that are taken off the connection before they are asked for
