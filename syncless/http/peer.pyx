@@ -48,7 +48,7 @@ from posix.types cimport off_t
 from syncless._core.calls.descriptors cimport reading
 from syncless._core.calls.filesystems cimport in_pool, lies_in_memory
 from syncless._core.calls.portable cimport sendfile
-from syncless._core.current cimport wait_fd, wait_foreign_fd, wait_in
+from syncless._core.current cimport take_turns, wait_fd, wait_foreign_fd, wait_in
 from syncless._core.loop cimport FdEntry, Loop, Watcher
 from syncless._core.poll.now cimport has_hung_up
 from syncless._core.poll.poller cimport READ, WRITE
@@ -157,6 +157,14 @@ cdef class Peer:
 
     # -- bytes that come -------------------------------------------------------------------------------------
 
+    cdef bint is_receivable(self) noexcept:
+        """Return whether bytes seem to be there: a client that is fast enough never makes its request
+        wait."""
+        return self.stream != NULL and is_receivable(self.stream)
+
+    cdef int take_turns_to_read(self) except -1:
+        return take_turns() if self.is_receivable() else 0
+
     cdef Py_ssize_t available(self, char** data) except -1:
         if self.stream == NULL:
             raise ConnectionLost("the request has ended")
@@ -165,9 +173,12 @@ cdef class Peer:
         return self.at_hand(data)
 
     cdef Py_ssize_t more(self) except -1:
-        cdef Watcher owner = self.owner         # kept while Python code runs in the stream's layer
+        cdef Watcher owner
         cdef char* data = NULL
-        cdef Py_ssize_t n, before = self.at_hand(&data)
+        cdef Py_ssize_t n, before
+        self.take_turns_to_read()
+        owner = self.owner                      # kept while Python code runs in the stream's layer
+        before = self.at_hand(&data)
         if owner is None:
             self.fail_ended()
         while True:
@@ -191,9 +202,12 @@ cdef class Peer:
             owner.consumed()
 
     cdef Py_ssize_t direct(self, char* into, Py_ssize_t n) except -2:
-        cdef Watcher owner = self.owner
-        cdef Stream* stream = self.stream
+        cdef Watcher owner
+        cdef Stream* stream
         cdef Py_ssize_t got = -1
+        self.take_turns_to_read()
+        owner = self.owner
+        stream = self.stream
         if owner is None:
             raise ConnectionLost("the request has ended")
         if stream.inbox.size:
@@ -269,11 +283,13 @@ cdef class Peer:
         return self.listener.flusher.add(owner)
 
     cdef int send_all(self, const char* data, Py_ssize_t size) except -1:
-        cdef Watcher owner = self.owner
+        cdef Watcher owner
         cdef Stream* stream
         cdef ssize_t n
         cdef Py_ssize_t done = 0
         cdef size_t ahead
+        take_turns()
+        owner = self.owner
         if self.stream != NULL and self.stream.carried:
             return (<Carried> owner).send_all(self, data, size)
         while owner is not None:
@@ -321,7 +337,9 @@ cdef class Peer:
 
     cdef int send_whole(self, const char* data, Py_ssize_t size) except -1:
         """As send_all(), but if this is interrupted the loop sends the rest."""
-        cdef Py_ssize_t sent = self.send_at_once(data, size)
+        cdef Py_ssize_t sent
+        take_turns()                            # before a part is sent
+        sent = self.send_at_once(data, size)
         if sent == size:
             return 0
         self.append(data + sent, size - sent)

@@ -7,6 +7,7 @@ import pytest
 
 import syncless
 from tests.asgi.test_http import START, http, saying
+from tests.http import test_fairness as fairness
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
@@ -240,3 +241,51 @@ def test_application_may_return_when_the_client_has_left(start, errors, request_
     client.close()
     assert eventually(lambda: ended and not server.census()["active"])
     assert errors.getvalue() == ""
+
+
+@pytest.mark.virtual_time(False)
+def test_client_that_never_lets_receive_wait_does_not_starve_others(start):
+    turns = fairness.Turns()
+
+    async def answer(scope, receive, send):
+        while (await receive())["more_body"]:
+            turns.done()
+        turns.over = True
+        await saying()(scope, receive, send)
+
+    turns.measure(start(http(answer)), fairness.POST)
+
+
+@pytest.mark.virtual_time(False)
+def test_receive_that_ends_while_others_have_a_turn_loses_nothing(start):
+    received = []
+    ended = []
+
+    class Repeated:
+        def __init__(self, receive):
+            self.receive = receive
+
+        def __await__(self):
+            waiting = self.receive().__await__()
+            while True:
+                try:
+                    future = next(waiting)
+                except StopIteration as done:
+                    return done.value
+                if future is None and len(ended) < 3:
+                    ended.append(waiting.close())
+                    waiting = self.receive().__await__()
+                yield future
+
+    async def answer(scope, receive, send):
+        more = True
+        while more:
+            message = await Repeated(receive)
+            received.append(message["body"])
+            more = message["more_body"]
+        await saying()(scope, receive, send)
+
+    client = start.client(start(http(answer)))
+    client.send(fairness.POST)
+    assert client.response()[0] == 200
+    assert len(ended) == 3 and sum(map(len, received)) == len(fairness.PIECE) * fairness.PIECES

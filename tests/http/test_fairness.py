@@ -1,12 +1,15 @@
-"""The events of a poll do not starve tasklets that were ready before."""
+"""Ready tasklets starve neither by the events of a poll nor by a client that is always ready."""
 
 import os
+import socket as plain
+import threading
 import time
 
 import pytest
 
 from syncless import sleep, spawn, wait_readable
 from syncless.io import socket
+from tests.http.test_websocket import HANDSHAKE
 
 CLIENTS = 100
 
@@ -59,3 +62,82 @@ def test_ready_tasklets_get_as_many_turns_as_a_poll_brought_events(start):
         os.close(right)
     last = len(happened) - 1 - happened[::-1].index("request")
     assert happened[last:].count("turn") > CLIENTS // 2, happened
+
+
+PIECE = b"x" * 8192
+PIECES = 500
+POST = (
+    f"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len(PIECE) * PIECES}\r\n\r\n".encode() + PIECE * PIECES
+)
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+UPGRADE = f"{HANDSHAKE}\r\n".encode()
+
+
+def reads(environ, start_response, done):
+    while environ["wsgi.input"].read(len(PIECE)):
+        done()
+    start_response("200 OK", [("Content-Length", "0")])
+
+
+def streams(environ, start_response, done):
+    write = start_response("200 OK", [("Content-Length", str(len(PIECE) * 150))])
+    for _ in range(150):  # fit into the buffers of the kernel
+        write(PIECE)
+        done()
+
+
+def sends_messages(environ, start_response, done):
+    for _ in range(150):
+        environ["wsgi.websocket"].send(PIECE)
+        done()
+
+
+class Turns:
+    """How often done() was called before each turn of another tasklet."""
+
+    def __init__(self):
+        self.calls = [0]
+        self.begun = self.over = False
+
+    def done(self):
+        if not self.begun:
+            self.begun = True
+            spawn(self.take)
+        self.calls[-1] += 1
+
+    def take(self):
+        while not self.over:
+            self.calls.append(0)
+            sleep(0)
+
+    def measure(self, server, sent):
+        """Serve a client that is faster: in another thread, where a call sends all."""
+        with plain.create_connection(("127.0.0.1", server.port)) as client:
+            client.setsockopt(plain.SOL_SOCKET, plain.SO_RCVBUF, 1 << 22)
+            sending = threading.Thread(target=client.sendall, args=(sent,))
+            sending.start()
+            while not self.over:
+                sleep(0.01)
+            sending.join()
+        assert sum(self.calls) > 64 >= max(self.calls)
+
+
+@pytest.mark.virtual_time(False)
+@pytest.mark.parametrize(
+    ("app", "sent"),
+    [
+        (reads, POST),
+        (streams, GET),
+        (sends_messages, UPGRADE),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_client_that_never_lets_its_request_wait_does_not_starve_others(start, app, sent):
+    turns = Turns()
+
+    def wsgi(environ, start_response):
+        app(environ, start_response, turns.done)
+        turns.over = True
+        return []
+
+    turns.measure(start(wsgi), sent)
