@@ -161,7 +161,8 @@ cdef enum:
     AT_BUFFERED_BYTES = 5
     AT_LINGER_CONNECTIONS = 6
     AT_EVENT_BYTES = 7
-    TOLD_LIMITS = 8
+    AT_STREAMS = 8
+    TOLD_LIMITS = 9
 
 cdef struct Episode:
     int64_t began, last         # ns, by the loop's clock; began 0: it is not reached
@@ -213,6 +214,7 @@ cdef class Admission:
 
     cdef bint may_begin(self, uint8_t rank) noexcept
     cdef bint is_full(self) noexcept
+    cdef bint is_queue_full(self) noexcept
     cdef int end_with_care(self, uint8_t rank, int64_t started) except -1
     cdef int set_limit(self, Py_ssize_t most) except -1
     cdef int exempt_now(self, uint8_t* rank) except -1
