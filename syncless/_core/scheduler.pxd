@@ -302,7 +302,7 @@ cdef class Scheduler:
     cdef PollClock clock            # when the loop must look for events again
     cdef bint polling               # asleep, with the GIL released
     cdef readonly BaseTasklet main
-    cdef BaseTasklet current        # None while the loop itself runs
+    cdef readonly BaseTasklet current       # None while the loop itself runs
     # the tasklet that takes steps in which nothing may wait; it is not current meanwhile, see begin_still()
     cdef BaseTasklet still
     cdef uint64_t switched          # how often tasklets have stopped; counted in debug builds only

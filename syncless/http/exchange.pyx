@@ -179,6 +179,12 @@ cdef class Exchange(Tasklet):
             loop.report(self, error)
         return 0
 
+    def add_event(self, str name, dict attributes) -> None:
+        """Add an event to its span, if it has one; from any thread."""
+        span = self.span
+        if span is not None:
+            span.add_event(name, attributes)
+
     cdef int respond_in_time(self) except -1:
         cdef double seconds
         cdef BaseException failure = None
