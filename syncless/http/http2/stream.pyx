@@ -408,8 +408,7 @@ cdef class RequestStream(Carried):
             exchange.run_inline(loop)                       # may park; others run meanwhile
             started = exchange.started
             listener.http2_requests += 1
-            if listener.counters is not None:
-                exchange.count()
+            exchange.count()
         listener.admission.end(exchange.rank, started)
         exchange = None                                     # finish() can use it again
         return self.finish()
