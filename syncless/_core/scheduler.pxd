@@ -116,7 +116,7 @@ cdef class Observers(Observer):
 cdef class Recorder:
     """Is told of the waits of one tasklet, see recorder.pyx. It must run no Python code."""
     cdef int64_t queued_ns          # spent in the ready queue
-    cdef object purpose             # what its waits are for, as a str; None: as each wait says
+    cdef object purpose             # what its waits are for, a str or a descriptor; None: as each wait says
     cdef void waited(self, BaseTasklet tasklet, const char* why, object on) noexcept
 
 
