@@ -59,7 +59,8 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def photograph(url: str, name: str, height: int) -> None:
+def photograph(url: str, name: str, height: int, *options: str) -> None:
+    """`options`: of Chromium."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         sys.exit("there is no chromium: apt-get install chromium")
@@ -74,6 +75,7 @@ def photograph(url: str, name: str, height: int) -> None:
                 f"--user-data-dir={profile}",
                 f"--window-size=900,{height}",
                 f"--screenshot={PICTURES / name}",
+                *options,
                 url,
             ],
             check=True,

@@ -18,9 +18,10 @@ class WaitRecorder(Recorder):
 def recorded(tasklet: Tasklet[object]) -> WaitRecorder | None:
     """Return the recorder of the tasklet's waits, or None if the tasklet is not a request."""
 
-def set_purpose(purpose: str | None) -> str | None:
+def set_purpose(purpose: str | int | None) -> str | int | None:
     """Set the purpose of the running tasklet's next waits, if they are recorded: a text that replaces a
-    socket's peer. Return the previous purpose, which the caller restores."""
+    socket's peer, or the descriptor of another socket, whose peer it is. Return the previous purpose, which
+    the caller restores."""
 
 class Tracer(Observer):
     """Tracer(most): keeps at most `most` spans; call start() and stop() in the thread of the tasklets."""

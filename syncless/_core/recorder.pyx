@@ -211,7 +211,9 @@ cdef void look(KeptWait* wait, BaseTasklet tasklet, object on) noexcept:
 
 cdef int find_what(KeptWait* wait, BaseTasklet tasklet, object on) except -1:
     cdef object purpose = None if tasklet.recorder is None else tasklet.recorder.purpose
-    if purpose is not None:
+    if type(purpose) is int:
+        syncless_peer(purpose, wait.on, WORDS)
+    elif purpose is not None:
         write(wait, "", purpose)
     elif isinstance(on, socket):
         syncless_peer((<socket> on).sock_fd, wait.on, WORDS)
@@ -343,9 +345,10 @@ def recorded(BaseTasklet tasklet not None) -> WaitRecorder | None:
     return tasklet.recorder
 
 
-def set_purpose(purpose: str | None) -> str | None:
+def set_purpose(purpose: str | int | None) -> str | int | None:
     """Set the purpose of the running tasklet's next waits, if they are recorded: a text that replaces a
-    socket's peer. Return the previous purpose, which the caller restores."""
+    socket's peer, or the descriptor of another socket, whose peer it is. Return the previous purpose, which
+    the caller restores."""
     cdef BaseTasklet tasklet = get_loop().current
     if tasklet is None or tasklet.recorder is None:
         return None

@@ -116,7 +116,7 @@ cdef class Observers(Observer):
 cdef class Recorder:
     """Is told of the waits of one tasklet, see recorder.pyx. It must run no Python code."""
     cdef int64_t queued_ns          # spent in the ready queue
-    cdef object purpose             # what its waits are for, as a str; None: as each wait says
+    cdef object purpose             # what its waits are for, a str or a descriptor; None: as each wait says
     cdef void waited(self, BaseTasklet tasklet, const char* why, object on) noexcept
 
 
@@ -302,7 +302,7 @@ cdef class Scheduler:
     cdef PollClock clock            # when the loop must look for events again
     cdef bint polling               # asleep, with the GIL released
     cdef readonly BaseTasklet main
-    cdef BaseTasklet current        # None while the loop itself runs
+    cdef readonly BaseTasklet current       # None while the loop itself runs
     # the tasklet that takes steps in which nothing may wait; it is not current meanwhile, see begin_still()
     cdef BaseTasklet still
     cdef uint64_t switched          # how often tasklets have stopped; counted in debug builds only

@@ -58,7 +58,7 @@ cdef class Exchange(Tasklet):
     cdef int64_t started            # ns
     cdef double queued              # seconds, as a trusted proxy tells; negative: it does not
     cdef readonly object ids        # RequestIds, where the listener gives them or traces it, else None
-    cdef int64_t untraced_head      # head_serial of one without a traceparent, or 0
+    cdef int64_t untraced_head      # head_serial of one for which nothing has bounds, or UNKNOWN_HEAD
     cdef bint sampled               # it is to be traced, if no traceparent decides
     cdef uint8_t rank               # of http/priorities.py, where the limit `requests` is set
     cdef object span                # of the listener's tracer, while the request is traced
@@ -96,11 +96,8 @@ cdef class Exchange(Tasklet):
 
     cdef inline bint is_bound(self) noexcept:
         """Whether respond_within_limits() has something to do, at a listener with bounds."""
-        if self.listener.always_bounds:
-            return True
         self.sampled = self.listener.draw()
-        return (self.sampled or self.head_serial == 0 or self.head_serial != self.untraced_head
-            or self.ids is not None or self.listener.tells_all)
+        return self.sampled or self.head_serial != self.untraced_head
 
     cdef int take_rank(self) except -1
     cdef Body new_body(self)
@@ -113,7 +110,12 @@ cdef class Exchange(Tasklet):
     cdef int tell_stop(self, bint at_last) except -1
     cdef int end_response(self) except -1
 
-    cdef void count(self) noexcept
+    cdef inline void count(self) noexcept:
+        """It has ended."""
+        if self.listener.counters is not None:
+            self.count_answer()
+
+    cdef void count_answer(self) noexcept
     cdef int respond_within_limits(self) except -1
     cdef int respond_in_time(self) except -1
     cdef double allowed_seconds(self) except -1
@@ -134,6 +136,7 @@ cdef class Exchange(Tasklet):
 
 
 cdef enum:
+    UNKNOWN_HEAD = -1   # no request has this head_serial
     SPARES = 32         # as many requests that wait, or come together on connections of HTTP/2, are likely
 
 cdef class Application:

@@ -27,7 +27,7 @@ from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport end_process, forks, get_loop
 from syncless._core.timeout cimport stop_throwing, throw_in_time
 from syncless._core.wait.waitqueue cimport wake_all
-from syncless.http.listener cimport Counters, Listener
+from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Body, Carried, Incoming, Peer
 from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads
@@ -79,6 +79,7 @@ cdef class Exchange(Tasklet):
         self.listener = listener
         self.request = request
         self.response = Response(listener)
+        self.untraced_head = UNKNOWN_HEAD
         if listener.recorded_waits:
             self.recorder = WaitRecorder(listener.recorded_waits)
 
@@ -107,7 +108,7 @@ cdef class Exchange(Tasklet):
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
         cdef int outcome
-        if self.too_large or self.listener.bounds and self.is_bound():
+        if self.listener.bounds and self.is_bound() or self.too_large:
             outcome = unchecked_within_limits(self)
         else:
             outcome = self.respond()
@@ -127,8 +128,6 @@ cdef class Exchange(Tasklet):
     cdef int respond_within_limits(self) except -1:
         """Return 1 if something is to be done at its end."""
         if self.listener.tracer is not None:
-            if self.listener.always_bounds or self.too_large:
-                self.sampled = self.listener.draw()
             self.begin_span()
         if self.listener.always_bounds or self.too_large:
             self.respond_in_time()
@@ -148,9 +147,10 @@ cdef class Exchange(Tasklet):
             found = value_in(<PyObject*> self.request.values, self.request.field_keys[TRACEPARENT])
         if found != NULL:
             return self.ask_tracer(<object> found, sampled)
-        self.untraced_head = self.head_serial       # it need not be looked at again
         if sampled or self.listener.tells_all:
             return self.ask_tracer(None, sampled)
+        if self.head_serial and not self.listener.always_bounds:
+            self.untraced_head = self.head_serial   # it need not be looked at again
         return 0
 
     cdef int ask_tracer(self, str parent, bint sampled) except -1:
@@ -163,6 +163,7 @@ cdef class Exchange(Tasklet):
             return 0
         self.span = self.listener.tracer.begin(self, parent, sampled)
         if self.span is not None:
+            self.untraced_head = UNKNOWN_HEAD       # the next request drops the IDs
             self.ids = self.span.ids
             self.tell_trace(self.ids.traceparent)
         return 0
@@ -178,6 +179,12 @@ cdef class Exchange(Tasklet):
         except BaseException as error:
             loop.report(self, error)
         return 0
+
+    def add_event(self, str name, dict attributes) -> None:
+        """Add an event to its span, if it has one; from any thread."""
+        span = self.span
+        if span is not None:
+            span.add_event(name, attributes)
 
     cdef int respond_in_time(self) except -1:
         cdef double seconds
@@ -289,17 +296,14 @@ cdef class Exchange(Tasklet):
             loop.report(self, error)
         return 0
 
-    cdef void count(self) noexcept:
-        """It has ended, and the listener counts answers. An upgraded connection took as long as it was used,
-        which says nothing of the application."""
-        cdef Counters counters = self.listener.counters
+    cdef void count_answer(self) noexcept:
+        """The listener counts answers. An upgraded connection took as long as it was used, which says nothing
+        of the application."""
         cdef int code = self.response.code
-        if counters is None:
-            return
         if self.upgraded:
-            counters.count_request(101, -1)
+            self.listener.counters.count_request(101, -1)
         else:
-            counters.count_request(
+            self.listener.counters.count_request(
                 code if self.response.committed and code < CODES else 0, monotonic_ns() - self.started)
 
     # -- when it goes wrong ----------------------------------------------------------------------------------

@@ -161,7 +161,8 @@ cdef enum:
     AT_BUFFERED_BYTES = 5
     AT_LINGER_CONNECTIONS = 6
     AT_EVENT_BYTES = 7
-    TOLD_LIMITS = 8
+    AT_STREAMS = 8
+    TOLD_LIMITS = 9
 
 cdef struct Episode:
     int64_t began, last         # ns, by the loop's clock; began 0: it is not reached
@@ -213,6 +214,7 @@ cdef class Admission:
 
     cdef bint may_begin(self, uint8_t rank) noexcept
     cdef bint is_full(self) noexcept
+    cdef bint is_queue_full(self) noexcept
     cdef int end_with_care(self, uint8_t rank, int64_t started) except -1
     cdef int set_limit(self, Py_ssize_t most) except -1
     cdef int exempt_now(self, uint8_t* rank) except -1
@@ -304,7 +306,8 @@ cdef class Listener:
     cdef bint tells_start               # a trusted peer says when it took a request
     cdef bint tells_timeout             # or how long it will wait for the response
     cdef bint pass_deadline             # requests tell services that they call when they will end
-    cdef uint64_t traced_below          # a request is traced if `random` is not above this; 0: none is
+    cdef double share                   # of the requests that are traced, where chance decides
+    cdef int64_t until_traced           # requests, the next that is traced included
     cdef uint64_t random                # never 0
     cdef bint always_bounds             # any of these, or a request may be ended before its time
     cdef bint bounds                    # or it may be traced
@@ -339,12 +342,11 @@ cdef class Listener:
     cdef bint starved                   # a connection waits in the backlog because there are too many
 
     cdef inline bint draw(self) noexcept:
-        """Whether to trace a request that is of no other trace; by Marsaglia's xorshift."""
-        self.random ^= self.random << 13
-        self.random ^= self.random >> 7
-        self.random ^= self.random << 17
-        return self.random <= self.traced_below and self.traced_below
+        """Whether to trace a request that is of no other trace."""
+        self.until_traced -= 1
+        return self.until_traced == 0 and self.draw_gap()
 
+    cdef bint draw_gap(self) noexcept
     cdef Py_ssize_t all_connections(self) noexcept
     cdef int64_t all_held(self) noexcept
     cdef int offer_room(self) except -1

@@ -14,7 +14,8 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 cimport cython
-from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint64_t
+from libc.math cimport log, log1p
+from libc.stdint cimport INT64_MAX, int64_t
 from libc.string cimport memcmp, memcpy, memset
 from libc.time cimport time as seconds_now
 
@@ -117,12 +118,29 @@ cdef class Listener:
         "decide"s whether it is traced, only "count"s as the trace of which it is a part, or is "ignored".
         `tells_all`: the tracer is told of requests that are not traced, too."""
         self.tracer = tracer
-        self.traced_below = UINT64_MAX if share >= 1 else <uint64_t> (share * 2.0 ** 64)
         self.parents_decide = parents == "decide"
         self.parents_count = parents != "ignored"
         self.tells_all = tells_all
         self.random = int.from_bytes(os.urandom(8), "little") | 1
+        self.share = share
+        self.draw_gap()
         self.bounds = True
+
+    cdef bint draw_gap(self) noexcept:
+        """Draw the request that is traced next: the gaps between events that are as likely each time have a
+        geometric distribution, and a draw for each gap is cheaper than one for each request."""
+        cdef double chance
+        if self.share >= 1:
+            self.until_traced = 1
+        elif self.share <= 0:
+            self.until_traced = INT64_MAX
+        else:
+            self.random ^= self.random << 13        # Marsaglia's xorshift
+            self.random ^= self.random >> 7
+            self.random ^= self.random << 17
+            chance = ((self.random >> 11) + 1) / <double> (1 << 53)     # above 0, at most 1
+            self.until_traced = 1 + <int64_t> min(log(chance) / log1p(-self.share), 1e18)
+        return True
 
     def stop(self) -> None:
         """From now on every response closes its connection."""

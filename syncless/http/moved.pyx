@@ -211,7 +211,7 @@ cdef class Relayed(Exchange):
     cdef int report_slow(self, Loop loop) except -1:
         return 0
 
-    cdef void count(self) noexcept:
+    cdef void count_answer(self) noexcept:
         pass
 
     cdef int forget(self) except -1:

@@ -14,6 +14,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from syncless._core.recorder import set_purpose
 from syncless.patches.offload import patch_names
 from syncless.patches.registry import Patcher, later, when_imported
 from syncless.tools.offloading import Offload
@@ -39,8 +40,19 @@ _pool = Offload(1024, "waits in C")  # a wait may last as long as the process
 
 
 def _psycopg(patcher: Patcher, waiting: Any) -> None:
-    """Choose psycopg's wait function that uses selectors, because that one is cooperative."""
-    patcher.member_of_module(waiting, "wait", waiting.wait_selector, "waits in C")
+    """Choose psycopg's wait function that uses selectors, because that one is cooperative. The record of
+    waits is told of the socket that the selector watches."""
+    wait_selector = waiting.wait_selector
+
+    @functools.wraps(wait_selector)
+    def wait(gen: Any, fileno: int, *args: Any, **kwargs: Any) -> Any:
+        before = set_purpose(fileno)
+        try:
+            return wait_selector(gen, fileno, *args, **kwargs)
+        finally:
+            set_purpose(before)
+
+    patcher.member_of_module(waiting, "wait", wait, "waits in C")
 
 
 def _unless_at_once(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,5 +1,5 @@
-"""Adds header fields to requests to other services: those of http.client (urllib, urllib3, requests) and of
-httpcore (httpx), sync and async.
+"""Adds header fields to requests to other services: those of http.client (urllib, urllib3, requests), of
+httpcore (httpx), sync and async, of aiohttp, and of grpcio, sync and async.
 
 A source says what the request that runs adds. It must not know of HTTP clients, nor this file of servers. The
 fields of a source belong together: if the caller has set one of them, none is added.
@@ -58,6 +58,51 @@ def _httpcore(patcher: Patcher, module: Any) -> None:
     patcher.member(requests, "__init__", make_with_ours, WHY)
 
 
+def _aiohttp(patcher: Patcher, module: Any) -> None:
+    requests = module.ClientRequest
+    send = requests.send
+
+    @wraps(send)
+    def send_with_ours(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.method != "CONNECT":  # the proxy is not called
+            for name, value in missing({name.lower().encode() for name in self.headers}):
+                self.headers[name.decode()] = value.decode("latin-1")
+        return send(self, *args, **kwargs)
+
+    patcher.member(requests, "send", send_with_ours, WHY)
+
+
+def _with_ours(metadata: Any) -> list[tuple[str, Any]]:
+    """Return all metadata of a call of gRPC, whose names are in lower case."""
+    given = list(metadata or ())
+    added = missing({name.encode() for name, _ in given})
+    return [*given, *((name.decode(), value.decode("latin-1")) for name, value in added)]
+
+
+def _grpc(patcher: Patcher, module: Any) -> None:
+    augment = module.augment_metadata
+
+    @wraps(augment)
+    def augment_with_ours(metadata: Any, compression: Any) -> Any:
+        return augment(_with_ours(metadata), compression)
+
+    patcher.member_of_module(module, "augment_metadata", augment_with_ours, WHY)
+
+
+def _async_grpc(patcher: Patcher, module: Any) -> None:
+    calls = module._BaseMultiCallable
+    begin = calls._init_metadata
+
+    @wraps(begin)
+    def begin_with_ours(metadata: Any = None, compression: Any = None) -> Any:
+        return begin(module.Metadata(*_with_ours(metadata)), compression)
+
+    patcher.member(calls, "_init_metadata", staticmethod(begin_with_ours), WHY)
+
+
 def patch(patcher: Patcher) -> None:
     when_imported(patcher, "http.client", _http_client)
     when_imported(patcher, "httpcore._models", _httpcore)
+    when_imported(patcher, "aiohttp.client_reqrep", _aiohttp)
+    when_imported(patcher, "grpc._compression", _grpc)
+    when_imported(patcher, "grpc.aio._channel", _async_grpc)

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import re
 import time
 
 import pytest
@@ -224,10 +225,10 @@ def test_trailers_far_beyond_their_limit_reset_their_stream(connect):
 # -- no attack -----------------------------------------------------------------------------------------------
 
 
-def test_streams_beyond_the_limit_are_refused_and_the_others_go_on(connect):
+def test_streams_beyond_the_limit_are_refused_and_the_others_go_on(connect, errors):
     """RFC 9113, 5.1.2: the client repeats them."""
     app, gate = gated()
-    server, _ = connect(app, streams=10)
+    server, _ = connect(app, streams=10, error_log=errors)
     counts = counted(server)
     with raw(server) as (sock, file):
         limit = next(payload for kind, flags, _, payload in frames_of(file) if kind == 4 and not flags)
@@ -245,6 +246,9 @@ def test_streams_beyond_the_limit_are_refused_and_the_others_go_on(connect):
         sock.sendall(frame(0, 1, 21, b"that was on its way") + frame(HEADERS, 5, 27, GET))
         assert any(kind == DATA and stream == 27 for kind, _, stream, _ in frames_of(file))
     assert counts()["http2_resets"] == {"refused_stream": 3}
+    assert "limit streams=10 is reached: further requests on the same connection" in errors.getvalue()
+    server.stop()
+    assert re.search(r"limit streams=10 was reached for \d.\d s: 3 refused", errors.getvalue())
 
 
 def test_resets_after_whole_responses_are_no_flood(connect):

@@ -36,6 +36,7 @@ class Seen:
         self.state, self.flags = span.trace_state, span.flags
         self.start, self.end = span.start_time_unix_nano, span.end_time_unix_nano
         self.attributes = as_dict(span.attributes)
+        self.events = [(event.name, as_dict(event.attributes)) for event in span.events]
         self.resource = resource
 
     def __repr__(self):

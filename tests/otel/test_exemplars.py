@@ -9,6 +9,7 @@ from syncless.server.status.metrics import Metrics
 from syncless.server.status.reporter import Reporter
 from syncless.server.status.scoreboard import Scoreboard
 from syncless.wsgi import Server
+from tests.http.test_websocket import HANDSHAKE, echo, frame
 from tests.plugin import Client
 
 openmetrics = pytest.importorskip(
@@ -90,3 +91,17 @@ def test_traced_request_is_shown_to_readers_of_openmetrics(collector, monkeypatc
         assert exemplar.value == pytest.approx((span.end - span.start) / 1e9) and exemplar.value <= bound
         assert float(exemplar.timestamp) == round(span.end / 1e9, 3)
     assert b"span_id" not in Metrics(board)("text/plain")[0]
+
+
+def test_websocket_whose_time_the_metrics_do_not_count_is_no_exemplar(collector):
+    server = Server(echo, bind="127.0.0.1:0", otel=collector.url)
+    server.exemplars = exemplars = Exemplars()
+    server.start()
+    with Client(server.address) as client:
+        client.send(f"{HANDSHAKE}\r\n".encode())
+        assert client.response(head_only=True)[0] == 101
+        client.send(frame(8, b"\x03\xe8"))
+        assert client.sock.recv(100) == b"\x88\x02\x03\xe8"
+    server.stop()
+    assert {span.attributes.get("http.response.status_code", 101) for span in collector.spans} == {101}
+    assert [exemplars.of(bucket) for bucket in range(17)] == [None] * 17

@@ -11,6 +11,7 @@ import pytest
 import syncless
 from syncless import patches
 from syncless.patches import patched
+from tests.plugin import Client
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SERVER = 2
@@ -82,6 +83,17 @@ def by_async_httpx(called, fields):
     asyncio.run(call())
 
 
+def by_aiohttp(called, fields):
+    aiohttp = importlib.import_module("aiohttp")
+
+    async def call():
+        await asyncio.sleep(0)
+        async with aiohttp.ClientSession() as session, session.get(called.url, headers=fields) as response:
+            await response.read()
+
+    asyncio.run(call())
+
+
 def in_tasklet(called, fields):
     syncless.spawn(by_http_client, called, fields).join()
 
@@ -95,8 +107,9 @@ NEEDED = {
     by_requests: ["requests"],
     by_httpx: ["httpx"],
     by_async_httpx: ["httpx"],
+    by_aiohttp: ["aiohttp"],
 }
-LIBRARIES = [by_http_client, by_urllib, by_urllib3, by_requests, by_httpx, by_async_httpx]
+LIBRARIES = [by_http_client, by_urllib, by_urllib3, by_requests, by_httpx, by_async_httpx, by_aiohttp]
 every_client = pytest.mark.parametrize("call", [*LIBRARIES, in_tasklet, in_os_thread])
 
 
@@ -226,3 +239,44 @@ def test_proxy_of_a_tunnel_is_not_told(start, called, collector):
     server = start(app, otel=collector.url)
     with start.client(server) as client:
         assert client.get("/")[2] == b"[]"
+
+
+GRPC = """
+import asyncio
+from concurrent import futures
+import grpc
+
+def tell(request, context):
+    return " ".join(value for name, value in context.invocation_metadata() if name == "traceparent").encode()
+
+handlers = {"tell": grpc.unary_unary_rpc_method_handler(tell)}
+called = grpc.server(futures.ThreadPoolExecutor(2))
+called.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test", handlers)])
+target = "127.0.0.1:" + str(called.add_insecure_port("127.0.0.1:0"))
+called.start()
+channel = grpc.insecure_channel(target)
+
+async def call(**options):
+    async with grpc.aio.insecure_channel(target) as channel:
+        return await channel.unary_unary("/test/tell")(b"", **options)
+
+def app(environ, start_response):
+    given = {"metadata": [("traceparent", "own")]} if environ["PATH_INFO"] == "/own" else {}
+    packed = {"compression": grpc.Compression.Gzip, **given}
+    found = [channel.unary_unary("/test/tell")(b"", **options) for options in (given, packed)]
+    found += [asyncio.run(call(**options)) for options in (given, packed)]
+    start_response("200 OK", [])
+    return [b",".join(found)]
+"""
+
+
+@pytest.mark.slow
+def test_calls_of_grpcio_are_children_of_the_span(program, collector):
+    pytest.importorskip("grpc")
+    running = program("--otel", collector.url, code=GRPC.replace("{", "{{").replace("}", "}}"))
+    with Client(("127.0.0.1", running.port)) as client:
+        told, own = (client.get(path)[2].decode() for path in ("/", "/own"))
+    running.end()
+    spans = {span.attributes["url.path"]: span for span in collector.spans if span.kind == SERVER}
+    assert told == ",".join([f"00-{spans['/'].trace}-{spans['/'].id}-01"] * 4)
+    assert own == "own,own,own,own"

@@ -1,5 +1,7 @@
 """Requests of standby threads are traced like others, and one that holds its thread has its whole time."""
 
+import re
+
 import pytest
 
 from syncless._core.poll.backends import BACKENDS
@@ -38,3 +40,7 @@ def test_held_request_and_those_of_the_thread_that_took_over_are_spans(program, 
     assert wait.parent == taken.id and holding.trace != taken.trace
     assert (holding.name, taken.name) == ("GET /hold", "GET /waits")
     assert {span.attributes["http.response.status_code"] for span in (holding, taken)} == {200}
+    [(name, attributes)] = holding.events
+    assert (name, taken.events) == ("syncless.takeover", [])
+    assert 0 < attributes["syncless.held_seconds"] < (holding.end - holding.start) / 1e9
+    assert re.search(r"\.py:\d+$", attributes["syncless.held_at"])

@@ -1,10 +1,13 @@
 """The longest waits of a request are spans below its own, named by the semantic conventions."""
 
+import functools
+
 import pytest
 
 import syncless
 from syncless._core.waits import Wait
 from syncless.io import socket
+from syncless.patches import patched
 from syncless.server.otel.waits import LEAST, MOST, parts
 
 SERVER, CLIENT, INTERNAL = 2, 3, 1
@@ -104,10 +107,17 @@ def test_wait_is_a_child_of_its_request_at_its_time_and_line(asked):
     assert [each.attributes["code.line.number"] for each in waits] == [line + 1, line + 2]
 
 
-def test_query_of_a_driver_is_told_with_its_database(asked):
+def answer(waiting):
+    """What psycopg's functions do of which it calls wait()."""
+    yield waiting.WAIT_R
+
+
+@pytest.mark.parametrize("by_psycopg", [False, True])
+def test_query_of_a_driver_is_told_with_its_database(asked, by_psycopg):
     """What calls execute() is a driver if it is an installed one, as its file says."""
-    source = "def execute(sql):\n    return connection.recv(1)\n"
-    namespace = {}
+    source = "def execute(sql):\n    wait()\n    return connection.recv(1)\n"
+    namespace = {"wait": lambda: None}
+    waiting = pytest.importorskip("psycopg.waiting") if by_psycopg else None
     exec(compile(source, "/usr/lib/python3/dist-packages/driver.py", "exec"), namespace)
 
     def app(environ, start_response):
@@ -116,6 +126,8 @@ def test_query_of_a_driver_is_told_with_its_database(asked):
             theirs, _ = listening.accept()
             answering = syncless.spawn(lambda: (syncless.sleep(0.05), theirs.sendall(b"x")))
             namespace["connection"] = ours
+            if by_psycopg:
+                namespace["wait"] = functools.partial(waiting.wait, answer(waiting), ours.fileno(), 1.0)
             namespace["execute"]("SELECT name FROM customers WHERE id = %s")
             answering.join()
             ours.close()
@@ -123,7 +135,8 @@ def test_query_of_a_driver_is_told_with_its_database(asked):
         start_response("200 OK", [])
         return []
 
-    spans = asked(app, GET)
+    with patched(thread=False):
+        spans = asked(app, GET)
     [query] = [span for span in spans if "db.query.text" in span.attributes]
     assert query.name.startswith("SELECT 127.0.0.1:") and query.kind == CLIENT
     assert query.attributes["db.query.text"] == "SELECT name FROM customers WHERE id = %s"

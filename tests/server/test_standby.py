@@ -19,6 +19,7 @@ from syncless._core.poll.backends import BACKENDS
 from syncless.http.acceptor import Acceptor, join, take
 from syncless.io import socket
 from syncless.server.lanes import standby
+from syncless.server.lanes.lane import add_up
 from syncless.wsgi import Server
 from tests import needs
 from tests.plugin import Client
@@ -699,6 +700,32 @@ def test_a_connection_that_moves_keeps_the_end_of_its_time(start, beside):
     for client, seconds in ((first, 10), (second, 13)):
         assert client.response()[0] == 408
         assert time.monotonic() - began == pytest.approx(seconds, abs=0.5)
+
+
+@pytest.mark.virtual_time
+def test_the_limit_of_queued_requests_is_one_account(start, beside):
+    gate = syncless.Event()
+
+    def app(environ, start_response):
+        gate.wait()
+        start_response("200 OK", [])
+        return [b"done"]
+
+    server = start(app, requests=1, queued=2)
+    (here,) = server.listeners
+    there = beside(server)
+    clients = [start.client(server) for _ in range(4)]
+    for client in clients[:3]:
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        syncless.sleep(0.01)
+    clients[3].send(b"GET / HTTP/1.1\r\n")
+    syncless.sleep(0.01)
+    assert take(here, there) == 1  # the others run, and wait
+    clients[3].send(b"Host: a\r\n\r\n")
+    assert clients[3].response()[0] == 503
+    assert add_up([here.figures(), there.figures()])["queued"] == 2
+    gate.set()
+    assert [client.response()[2] for client in clients[:3]] == [b"done"] * 3
 
 
 @pytest.mark.virtual_time

@@ -46,8 +46,8 @@ from syncless.http.exchange cimport Exchange, Session, Sessions
 from syncless.http.http2.nghttp2 cimport *
 from syncless.http.http2.stream cimport CREDIT, ROOM, Frames, RequestStream
 from syncless.http.listener cimport (
-    AT_BUFFERED_BYTES, HEAD_DEADLINE, HTTP2_GOAWAYS, HTTP2_RESETS, IDLE_DEADLINE, NO_DEADLINE, Counters,
-    Listener,
+    AT_BUFFERED_BYTES, AT_STREAMS, HEAD_DEADLINE, HTTP2_GOAWAYS, HTTP2_RESETS, IDLE_DEADLINE, NO_DEADLINE,
+    Counters, Listener,
 )
 from syncless.http.peer cimport Incoming
 from syncless.http.stream cimport (
@@ -103,6 +103,7 @@ cdef int on_begin_headers(nghttp2_session* library, const nghttp2_frame* frame, 
         return 0                                    # trailers, which are dropped as those of HTTP/1.1 are
     if session.open_streams >= session.most_streams:
         session.credit -= 1
+        session.listener.reached.note(AT_STREAMS, True)
         return refuse_stream(library, frame.hd.stream_id, NGHTTP2_REFUSED_STREAM)
     if session.credit < 0:                          # the connection is ended when all that has come is read
         return refuse_stream(library, frame.hd.stream_id, NGHTTP2_ENHANCE_YOUR_CALM)

@@ -36,7 +36,7 @@ from syncless.http.connection cimport Connection, may_linger, refused_head, writ
 from syncless.http.exchange cimport Application, Exchange, Session, give_back
 from syncless.http.http2.nghttp2 cimport *
 from syncless.http.listener cimport (
-    DRAIN_DEADLINE, NO_DEADLINE, NOT_RUN, QUEUE_DEADLINE, WRITE_DEADLINE, Listener,
+    AT_STREAMS, DRAIN_DEADLINE, NO_DEADLINE, NOT_RUN, QUEUE_DEADLINE, WRITE_DEADLINE, Listener,
 )
 from syncless.http.peer cimport Carried, Incoming, Peer
 from syncless.http.request cimport HeadRequest
@@ -276,6 +276,7 @@ cdef class RequestStream(Carried):
         cdef Buffer text
         cdef long used = -500
         if session.running >= session.most_streams:         # for streams that the client has reset, too
+            listener.reached.note(AT_STREAMS, True)
             return self.reset(NGHTTP2_REFUSED_STREAM)
         if connection.stream.layer != NULL:                 # for those who ask about the connection
             Py_INCREF(<object> connection.stream.layer)
@@ -407,8 +408,7 @@ cdef class RequestStream(Carried):
             exchange.run_inline(loop)                       # may park; others run meanwhile
             started = exchange.started
             listener.http2_requests += 1
-            if listener.counters is not None:
-                exchange.count()
+            exchange.count()
         listener.admission.end(exchange.rank, started)
         exchange = None                                     # finish() can use it again
         return self.finish()

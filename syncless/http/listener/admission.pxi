@@ -79,6 +79,16 @@ cdef class Admission:
                 active += other.active - other.exempt
         return active >= self.most_active
 
+    cdef bint is_queue_full(self) noexcept:
+        """Return whether as many wait as may."""
+        cdef Py_ssize_t queued = self.queued
+        cdef Admission other
+        if self.siblings is not None:
+            queued = 0
+            for other in self.siblings:
+                queued += other.queued
+        return queued >= self.most_queued
+
     cdef int end_with_care(self, uint8_t rank, int64_t started) except -1:
         cdef Py_ssize_t running = self.active - self.exempt
         cdef int64_t now
@@ -121,7 +131,7 @@ cdef class Admission:
     cdef bint queue(self, DeadlineNode* node, Runnable owner, uint8_t rank) except -1:
         """Return whether its owner may wait for its turn."""
         cdef int64_t now = self.deadlines.loop.clock.now
-        cdef bint full = self.queued >= self.most_queued
+        cdef bint full = self.is_queue_full()
         if full or self.rule is not None and not self.rule.may_wait(now / 1e9, rank):
             self.refused += 1
             self.reached.note(AT_QUEUED if full else AT_REQUESTS, True)

@@ -18,6 +18,7 @@ REACHED = (
     ("buffered_bytes", "slow connections and unread streams are closed", "{refused} closed"),
     ("linger_connections", "the oldest of them are closed", "{refused} closed"),
     ("event_bytes", "held streams whose clients are too slow are closed", "{refused} closed"),
+    ("streams", "further requests on the same connection are refused", "{refused} refused"),
 )
 """Limit, what happens from now on, and what has happened; in the order of their numbers in listener.pxd."""
 

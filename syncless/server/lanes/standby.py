@@ -30,7 +30,7 @@ from syncless._core.threadloop import current_loop
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Event
 from syncless.http.acceptor import Acceptor, Watch, bring, close_connections, join, offer, take, tell_streams
-from syncless.http.exchange import MountedApplications
+from syncless.http.exchange import Exchange, MountedApplications
 from syncless.http.listener import Listener, Quota
 from syncless.server.lanes.lane import Lane, LaneOwner, Served, add_up
 from syncless.tools.blockers import Stall, stall_of
@@ -48,6 +48,8 @@ at last."""
 START_SECONDS = 10.0
 END_SECONDS = 2.0
 """For which a stop waits for threads that are held."""
+TAKEOVER = "syncless.takeover"
+"""The event of the span of a request that held its thread for too long."""
 PLACES = 100
 """Places that held a loop of which the error log tells, once each."""
 
@@ -337,6 +339,8 @@ class StandBy(Lane):
         seconds = active.loop.held_for()
         if seconds < self.held or self._take(active, side, BATCH) < 0:
             return
+        if isinstance(holder := active.loop.current, Exchange):
+            holder.add_event(TAKEOVER, {"syncless.held_seconds": seconds, "syncless.held_at": active.place()})
         self._become_active(side)
         self.takeovers += 1
         self.held_seconds += seconds

@@ -140,6 +140,8 @@ class Messages:
             end_time_unix_nano=ended.end,
             attributes=pairs(attributes),
         )
+        for event in ended.span.events:
+            span.events.add(time_unix_nano=event.time, name=event.name, attributes=pairs(event.attributes))
         if ended.code >= 500 or (ended.error and not ended.code):
             span.status.code = Status.STATUS_CODE_ERROR
         offset = ended.end - ended.clock
