@@ -112,8 +112,7 @@ class Hold:
                 self.converse(websocket, request.client)
             return
         first = self.opening(request)
-        session = self.session(request) if isinstance(request, Exchange) else None
-        if session is not None:
+        if isinstance(request, Exchange) and (session := self.session(request)) is not None:
             yield first
             if current() is request and request.hold(session, len(first)):
                 return
