@@ -28,7 +28,7 @@ from syncless._core.scheduler cimport Scheduler
 from syncless._core.threadloop cimport get_loop
 from syncless._core.timers cimport timer_init
 from syncless.http.connection cimport CARRYING, CLOSED, GREETING, READING, RUNNING, Connection
-from syncless.http.exchange cimport Session
+from syncless.http.exchange cimport Application, Session
 from syncless.http.listener cimport (
     AT_CONNECTIONS, GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE,
     DeadlineNode, Deadlines, Listener, flush_t, next_of,

@@ -66,6 +66,10 @@ cdef bint may_linger(Linger* linger, Listener listener) noexcept
 cdef int shed_slow_heads(Listener listener) except -1
 
 
+cdef enum:
+    NEXT_REQUEST = 1
+    ALL_REQUESTS = 2
+
 cdef class Connection(Watcher):     # there may be many idle ones: flags are bytes, sizes 32 bits
     cdef Listener listener
     cdef Exchange exchange          # of the request that is queued or running
@@ -82,6 +86,7 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef uint8_t expects_proxy_header   # it begins with one
     cdef uint8_t counted            # for Limits.client_connections
     cdef uint8_t kept               # it has had a response and was not closed
+    cdef uint8_t settled            # whether its next request, or all, are answered by this process
     cdef uint8_t unread             # a part of a body was neither read by the application nor drained
 
     # what follows does not: here it fills a gap

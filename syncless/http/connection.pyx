@@ -402,7 +402,7 @@ cdef class Connection(Watcher):
         cdef head found
         cdef Incoming incoming = Incoming(
             <PyObject*> listener, <PyObject*> self, &self.stream, <PyObject*> self.remote_addr,
-            self.remote_port, self.trusted, NULL, &found)
+            self.remote_port, self.trusted, NULL, &found, self.stream.fd)
         cdef Exchange exchange = None
         cdef Session session = None
         cdef Input input
@@ -726,6 +726,7 @@ cdef class Connection(Watcher):
             return 0
         self.move_to(CLOSED)
         listener.deadlines.stop(&self.deadline)
+        (<Application> listener.application).let_go(self.stream.fd)
         listener.let_go(self.stream.fd, self.remote_addr if self.counted else None)
         self.stream.torn |= reset
         close_stream(&self.stream, listener.buffers, loop)

@@ -166,6 +166,7 @@ cdef class Application:
         return 0
 
     cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1
+    cdef int let_go(self, int fd) except -1
 
 
 cdef int drop_handler(Exchange request) except -1

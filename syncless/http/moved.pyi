@@ -1,27 +1,19 @@
-from collections.abc import Callable
-from ssl import SSLObject
 from typing import Any
 
 from syncless.http.exchange import Application, Exchange, Upgrade
 from syncless.http.listener import Listener
 
 class Movable(Application):
-    def __init__(
-        self,
-        inner: Application,
-        field: bytes,
-        choose: Callable[[bytes | None, str, bool], int],
-        send: Callable[[int, int, bytes, str, int, bool], None],
-        relay: Callable[[int, SSLObject | None, str, int, bool], Any],
-    ) -> None: ...
+    def __init__(self, inner: Application, field: bytes, routes: Any) -> None: ...
     def close(self) -> None: ...
 
 class Relayed(Exchange):
     text: bytes
     chunked: bool
+    minor: int
     streams_events: bool
     def __init__(
-        self, listener: Listener, relay: Any, text: bytes, address: str, port: int, chunked: bool
+        self, listener: Listener, relay: Any, text: bytes, address: str, port: int, chunked: bool, minor: int
     ) -> None: ...
     @property
     def has_body(self) -> bool: ...
@@ -41,11 +33,11 @@ class RelayedTls:
 
 def adopt(
     listener: Listener,
-    application: Movable,
     fd: int,
     data: bytes,
     address: str,
     port: int,
     trusted: bool,
+    relayed: bool,
     tls: Any = None,
 ) -> None: ...

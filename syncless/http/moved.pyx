@@ -3,8 +3,8 @@
 A connection of plain HTTP/1 is a descriptor and the bytes that have been read of it. So it moves as these,
 with the request whose head has come: what is missing of its body is still in the socket. The keys of TLS and
 the frames of HTTP/2 cannot move, so such a request is relayed: the other process gets one end of a pair of
-sockets, which is a connection of plain HTTP/1 with this one request to it, and a Relayed answers here with
-what comes back. A request that has come from another process is answered here, whosever it is.
+sockets, which is a connection of plain HTTP/1 to it, and a Relayed answers here with what comes back. A
+request that has come from another process is answered here, whosever it is.
 
 Next to read: server/affinity.py, which decides, sends and receives; server/relay.py, which speaks on the
 pair; native/threads.pyx, by whose way connections leave for another thread.
@@ -21,7 +21,7 @@ from syncless._core.calls.portable cimport MSG_NOSIGNAL
 from syncless._core.loop cimport FdEntry, Loop
 from syncless._core.scheduler cimport Scheduler
 from syncless.http.acceptor cimport prepare
-from syncless.http.connection cimport READING, Connection
+from syncless.http.connection cimport ALL_REQUESTS, NEXT_REQUEST, READING, Connection
 from syncless.http.exchange cimport Application, Exchange, Upgrade
 from syncless.http.listener cimport ALWAYS, HEAD_DEADLINE, Admission, Listener
 from syncless.http.peer cimport Incoming
@@ -41,34 +41,35 @@ cdef enum:
 
 
 cdef class Movable(Application):
-    """Movable(application, field, choose, send, relay)
+    """Movable(application, field, routes)
 
-    Before each request it calls choose(value, address, trusted), with the request's field of that name, in
-    lower case, or None. If that returns a number but 0, it then calls send(number, fd, data, address, port,
-    trusted), which has the descriptor from then on; or, if the connection cannot move, relay(number,
-    connection, address, port, trusted) with the SSLObject or None. That returns the relay of a Relayed; None:
-    the request is answered here. The application must remember no heads.
+    Before each request it calls routes.choose(value, address, trusted), with the request's field of that
+    name, in lower case, or None. If that returns a number but 0, it then calls send(number, fd, data,
+    address, port, trusted), which has the descriptor from then on; or, if the connection cannot move,
+    relay(number, fd, connection, address, port, trusted) with the SSLObject or None. That returns the relay
+    of a Relayed; None: the request is answered here. let_go(fd) follows when a connection of which it was
+    called is over. The application must remember no heads.
     """
     cdef Application inner
     cdef bytes field
-    cdef object choose, send, relay
-    cdef dict arrived           # descriptor -> connection from another process whose request has not begun
+    cdef object routes
+    cdef set relaying           # descriptors of connections of which a request was relayed
     cdef int chosen
 
-    def __init__(self, Application inner not None, bytes field not None, choose, send, relay):
-        self.inner, self.field, self.choose, self.send, self.relay = inner, field, choose, send, relay
+    def __init__(self, Application inner not None, bytes field not None, routes):
+        self.inner, self.field, self.routes = inner, field, routes
         self.heads = inner.heads
         self.stays = inner.stays
-        self.arrived = {}
+        self.relaying = set()
 
     cdef Exchange exchange(self, const Incoming* incoming):
         cdef Stream* stream = incoming.stream
         cdef Exchange relayed = None
         cdef bint movable = not stream.carried and stream.layer == NULL
         cdef int chosen
-        if not stream.carried and self.arrived.pop(stream.fd, None) is <object> incoming.connection:
+        if not stream.carried and is_settled(<Connection> incoming.connection):
             return self.inner.exchange(incoming)
-        chosen = self.choose(
+        chosen = self.routes.choose(
             self.value(incoming.data, incoming.found), <object> incoming.address, incoming.trusted)
         if chosen and movable:
             self.chosen = chosen
@@ -82,12 +83,14 @@ cdef class Movable(Application):
         cdef Exchange relayed
         cdef Admission admission = (<Listener> incoming.listener).admission
         tls = None if incoming.stream.layer == NULL else (<TlsLayer> incoming.stream.layer).ssl
-        relay = self.relay(chosen, tls, <object> incoming.address, incoming.port, incoming.trusted)
+        self.relaying.add(incoming.fd)
+        relay = self.routes.relay(
+            chosen, incoming.fd, tls, <object> incoming.address, incoming.port, incoming.trusted)
         if relay is None:
             return None
         relayed = Relayed(
             <Listener> incoming.listener, relay, head_of(incoming.data, found), <object> incoming.address,
-            incoming.port, found.chunked)
+            incoming.port, found.chunked, min(found.minor, 1))
         relayed.begin(incoming)
         # requests of two processes, each full of those that wait for the other, would wait for ever
         relayed.rank = ALWAYS
@@ -121,12 +124,26 @@ cdef class Movable(Application):
             entry.armed = 0
         loop.fds.forget(fd)
         stream.fd = -1
-        self.send(self.chosen, fd, data, <object> incoming.address, incoming.port, incoming.trusted)
+        self.routes.send(self.chosen, fd, data, <object> incoming.address, incoming.port, incoming.trusted)
         self.heads.forget(fd)
+        return 0
+
+    cdef int let_go(self, int fd) except -1:
+        if self.relaying and fd in self.relaying:
+            self.relaying.discard(fd)
+            self.routes.let_go(fd)
         return 0
 
     def close(self) -> None:
         self.inner.close()
+
+
+cdef bint is_settled(Connection connection) noexcept:
+    """Return whether its request, which begins, is answered here because it has come from another process."""
+    cdef bint settled = connection.settled != 0
+    if connection.settled == NEXT_REQUEST:
+        connection.settled = 0
+    return settled
 
 
 cdef bytes head_of(const char* data, const head* found):
@@ -146,7 +163,7 @@ cdef bytes head_of(const char* data, const head* found):
 
 
 cdef class Relayed(Exchange):
-    """Relayed(listener, relay, text, address, port, chunked)
+    """Relayed(listener, relay, text, address, port, chunked, minor)
 
     A request that another process answers. Its limits, its line in the access log, its trace and its part in
     the metrics are those of that process. The relay has these methods:
@@ -159,13 +176,14 @@ cdef class Relayed(Exchange):
     cdef object relay
     cdef readonly bytes text        # of its head
     cdef readonly bint chunked      # how its body is framed
+    cdef readonly int minor         # the text is HTTP/1.0 or 1.1
     cdef public bint streams_events     # its response is an event stream
 
     def __init__(self, Listener listener not None, relay, bytes text not None, str address not None, int port,
-            bint chunked):
+            bint chunked, int minor):
         cdef HeadRequest request = HeadRequest(text, address, "" if port < 0 else str(port), listener.place)
         Exchange.__init__(self, listener, request)
-        self.relay, self.text, self.chunked = relay, text, chunked
+        self.relay, self.text, self.chunked, self.minor = relay, text, chunked, minor
         self.new_body()
 
     cdef str label(self):
@@ -289,10 +307,11 @@ cdef class RelayedTls(TlsLayer):
         return 0
 
 
-def adopt(Listener listener not None, Movable application not None, int fd, bytes data not None,
-          str address not None, int port, bint trusted, tls=None) -> None:
+def adopt(Listener listener not None, int fd, bytes data not None, str address not None, int port,
+          bint trusted, bint relayed, tls=None) -> None:
     """Serve a connection that another process has read these bytes of. It has the descriptor from now on.
-    `tls`: for RelayedTls, where the client speaks TLS."""
+    `relayed`: it is one end of a pair, and the client's connection counts there. `tls`: for RelayedTls, where
+    the client speaks TLS."""
     cdef Loop loop = listener.loop
     cdef Connection connection
     prepare(listener)
@@ -314,8 +333,8 @@ def adopt(Listener listener not None, Movable application not None, int fd, byte
     Py_INCREF(connection)                       # given back by close()
     listener.connections += 1
     try:
-        if connection.admit():
-            application.arrived[fd] = connection
+        if relayed or connection.admit():
+            connection.settled = ALL_REQUESTS if relayed else NEXT_REQUEST
             connection.move_to(READING)
             listener.deadlines.start(&connection.deadline, HEAD_DEADLINE, connection)
             listener.buffers.hold(&connection.stream.inbox, data, len(data))

@@ -19,6 +19,7 @@ cdef struct Incoming:           # a request that has come, and where from; all o
     bint trusted                # the client's forwarded fields count
     const char* data            # its head
     head* found                 # what the scanner has found there
+    int fd                      # of its connection
 
 
 cdef class Carried(Watcher):    # the owner of a stream that is one of several in a connection

@@ -20,7 +20,7 @@ import mmap
 import os
 import socket
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,7 +28,7 @@ from syncless._core.current import sleep, wait_readable
 from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.moved import Movable, adopt
 from syncless.server.lanes.lane import Lane, LaneOwner, Served
-from syncless.server.relay import Agreed, Relay, agreed
+from syncless.server.relay import Agreed, Pairs, Relay, agreed
 
 if TYPE_CHECKING:
     import ssl
@@ -40,6 +40,8 @@ LARGEST = 1 << 18
 NO_SIGNAL: int = getattr(_socket, "MSG_NOSIGNAL", 0)
 CLOSED_AT_EXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 """Flags that macOS lacks."""
+TAKEN_AT_ONCE = 32
+"""Requests of others that are taken before other tasklets run."""
 UNTIL_FREE = 0.05
 """Seconds from one look for a free descriptor to the next."""
 CELL = 8
@@ -194,17 +196,15 @@ class AffinityLane(Lane):
     def __init__(self, affinity: Affinity):
         self._affinity = affinity
         self._served: list[Served] = []
-        self._movable: list[Movable] = []
+        self.routes: list[Routes] = []
         self._receiver: Tasklet[None] | None = None
 
     def open(self, server: LaneOwner, served: list[Served]) -> None:
         self._served = served
         field = self._affinity.field.encode()
         for index, each in enumerate(served):
-            each.application = Movable(
-                each.application, field, self._choose, self._sender(index), self._relayer(index)
-            )
-            self._movable.append(each.application)
+            self.routes.append(Routes(self._affinity, index, each))
+            each.application = Movable(each.application, field, self.routes[-1])
 
     def start(self) -> None:
         self._affinity.receive_here(True)
@@ -217,7 +217,8 @@ class AffinityLane(Lane):
     def accept_rest(self) -> None:
         """From now on a successor has the inbox for itself: what would be taken at the very end would not be
         served."""
-        self._take_all()
+        while self._take_some():
+            pass
         self._receive_no_more()
 
     def close(self) -> None:
@@ -229,9 +230,56 @@ class AffinityLane(Lane):
         if receiver is not None:
             receiver.kill()
 
-    # -- requests that come -------------------------------------------------------------------------------
+    # -- requests of others -------------------------------------------------------------------------------
 
-    def _choose(self, value: bytes | None, address: str, trusted: bool) -> int:
+    def _receive(self) -> None:
+        while True:
+            wait_readable(self._affinity.inbox.fileno())
+            self._take_some()
+            if not self._has_free_descriptor():
+                sleep(UNTIL_FREE)
+
+    def _has_free_descriptor(self) -> bool:
+        try:
+            os.close(os.dup(self._affinity.inbox.fileno()))
+        except OSError:
+            return False
+        return True
+
+    def _take_some(self) -> bool:
+        """Return whether there may be more. Those for which there is no descriptor stay where they are: a
+        message that is received without its descriptor would be lost."""
+        size = array.array("i").itemsize
+        for _ in range(TAKEN_AT_ONCE):
+            if not self._has_free_descriptor():
+                return False
+            try:
+                message, rights, _, _ = self._affinity.inbox.recvmsg(
+                    LARGEST + 4096, _socket.CMSG_SPACE(size), CLOSED_AT_EXEC
+                )
+            except BlockingIOError:  # or its predecessor has taken it
+                return False
+            head, _, data = message.partition(b"\n")
+            if not rights:  # another thread has just taken the last one
+                continue
+            fds = array.array("i", rights[0][2][:size])
+            if not CLOSED_AT_EXEC:
+                os.set_inheritable(fds[0], False)
+            index, address, port, trusted, relayed, tls = json.loads(head)
+            tls = None if tls is None else Agreed(*tls)
+            adopt(self._served[index].listener, fds[0], data, address, port, trusted, relayed, tls)
+        return True
+
+
+class Routes:
+    """Routes(affinity, index, served): by which requests leave the listening socket `served`."""
+
+    def __init__(self, affinity: Affinity, index: int, served: Served):
+        self._affinity, self._index, self._served = affinity, index, served
+        self._pairs: dict[int, tuple[Any, Pairs]] = {}
+        """By the descriptor of the client's connection: whose it is, and those that it keeps."""
+
+    def choose(self, value: bytes | None, address: str, trusted: bool) -> int:
         affinity = self._affinity
         if affinity.kind == "client" and trusted and value is not None:
             address = value.decode("latin-1").rpartition(",")[2].strip()
@@ -243,71 +291,40 @@ class AffinityLane(Lane):
             return 0
         return number
 
-    def _sender(self, index: int) -> Callable[[int, int, bytes, str, int, bool], None]:
-        def send(number: int, fd: int, data: bytes, address: str, port: int, trusted: bool) -> None:
-            head = json.dumps((index, address, port, trusted, None)).encode()
-            if len(data) < LARGEST and self._affinity.send(number, fd, head + b"\n" + data):
-                self._affinity.count("moved")
-                os.close(fd)
-            else:
-                self._affinity.count("full")
-                self._adopt(index, fd, data, address, port, trusted)
-
-        return send
-
-    def _relayer(self, index: int) -> Callable[[int, ssl.SSLObject | None, str, int, bool], Relay | None]:
-        def relay(
-            number: int, tls: ssl.SSLObject | None, address: str, port: int, trusted: bool
-        ) -> Relay | None:
-            told = (index, address, port, trusted, None if tls is None else agreed(tls))
-            with contextlib.suppress(OSError):  # there are no descriptors
-                ours, theirs = socket.socketpair()
-                with theirs:
-                    if self._affinity.send(number, theirs.fileno(), json.dumps(told).encode() + b"\n"):
-                        self._affinity.count("relayed")
-                        return Relay(ours)
-                ours.close()
+    def send(self, number: int, fd: int, data: bytes, address: str, port: int, trusted: bool) -> None:
+        head = json.dumps((self._index, address, port, trusted, False, None)).encode()
+        if len(data) < LARGEST and self._affinity.send(number, fd, head + b"\n" + data):
+            self._affinity.count("moved")
+            os.close(fd)
+        else:
             self._affinity.count("full")
-            return None
+            adopt(self._served.listener, fd, data, address, port, trusted, False)
 
+    def relay(
+        self, number: int, fd: int, tls: ssl.SSLObject | None, address: str, port: int, trusted: bool
+    ) -> Relay | None:
+        whose = (tls, address, port, trusted)
+        found, pairs = self._pairs.get(fd, (None, None))
+        if pairs is None or found != whose:
+            pairs = Pairs(lambda number: self._connect(number, *whose))
+            self._pairs[fd] = whose, pairs
+        relay = pairs.relay(number)
+        self._affinity.count("full" if relay is None else "relayed")
         return relay
 
-    # -- requests of others -------------------------------------------------------------------------------
+    def let_go(self, fd: int) -> None:
+        _, pairs = self._pairs.pop(fd)
+        pairs.close()
 
-    def _receive(self) -> None:
-        while True:
-            wait_readable(self._affinity.inbox.fileno())
-            self._take_all()
-            if not self._has_free_descriptor():
-                sleep(UNTIL_FREE)
-
-    def _has_free_descriptor(self) -> bool:
-        try:
-            os.close(os.dup(self._affinity.inbox.fileno()))
-        except OSError:
-            return False
-        return True
-
-    def _take_all(self) -> None:
-        """Those for which there is no descriptor stay where they are: a message that is received without its
-        descriptor would be lost."""
-        size = array.array("i").itemsize
-        with contextlib.suppress(BlockingIOError):  # or its predecessor has taken it
-            while self._has_free_descriptor():
-                message, rights, _, _ = self._affinity.inbox.recvmsg(
-                    LARGEST + 4096, _socket.CMSG_SPACE(size), CLOSED_AT_EXEC
-                )
-                head, _, data = message.partition(b"\n")
-                if not rights:  # another thread has just taken the last one
-                    continue
-                fds = array.array("i", rights[0][2][:size])
-                if not CLOSED_AT_EXEC:
-                    os.set_inheritable(fds[0], False)
-                index, address, port, trusted, tls = json.loads(head)
-                tls = None if tls is None else Agreed(*tls)
-                self._adopt(index, fds[0], data, address, port, trusted, tls)
-
-    def _adopt(
-        self, index: int, fd: int, data: bytes, address: str, port: int, trusted: bool, tls: Any = None
-    ) -> None:
-        adopt(self._served[index].listener, self._movable[index], fd, data, address, port, trusted, tls)
+    def _connect(
+        self, number: int, tls: ssl.SSLObject | None, address: str, port: int, trusted: bool
+    ) -> socket.socket | None:
+        """Return one end of a pair whose other end is on its way to the worker."""
+        told = (self._index, address, port, trusted, True, None if tls is None else agreed(tls))
+        with contextlib.suppress(OSError):  # there are no descriptors
+            ours, theirs = socket.socketpair()
+            with theirs:
+                if self._affinity.send(number, theirs.fileno(), json.dumps(told).encode() + b"\n"):
+                    return ours
+            ours.close()
+        return None

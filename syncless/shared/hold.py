@@ -112,12 +112,12 @@ class Hold:
                 self.converse(websocket, request.client)
             return
         first = self.opening(request)
-        yield first
-        if current() is request and isinstance(request, Exchange):
-            session = self.session(request)
-            if session is not None and request.hold(session, len(first)):
+        if isinstance(request, Exchange) and (session := self.session(request)) is not None:
+            yield first
+            if current() is request and request.hold(session, len(first)):
                 return
-        yield from self.parts()
+            first = b""
+        yield from self.parts(first)
 
     async def _answer_asgi(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if HOLD in (scope.get("extensions") or {}):
@@ -127,9 +127,8 @@ class Hold:
             raise RuntimeError("only the server of syncless holds WebSockets")
         self._read_id(dict(scope["headers"]).get(b"last-event-id", b"").decode("latin-1"))
         await send({"type": "http.response.start", "status": 200, "headers": self.fields()})
-        await send({"type": "http.response.body", "body": self.opening(None), "more_body": True})
         in_tasklet = import_module("syncless.asyncio.tasklets").in_tasklet
-        parts = self.parts()
+        parts = self.parts(self.opening(None))
         try:
             while (part := await in_tasklet(lambda: next(parts, None))) is not None:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
@@ -219,10 +218,12 @@ class Hold:
             subscription.close()
         return subscription
 
-    def parts(self) -> Iterator[bytes]:
-        """Give the events as they come."""
+    def parts(self, first: bytes = b"") -> Iterator[bytes]:
+        """Give the events as they come. `first`: comes before them, when none is missed any more."""
         limits = running.limits()
         with self._subscribe() as subscription:
+            if first:
+                yield first
             while not subscription.ended:
                 try:
                     message = subscription.get(limits.ping_seconds)

@@ -477,7 +477,7 @@ def turns(count=200):
 def passed_on(affinity):
     """The client's end of a connection whose request another worker has read."""
     ours, theirs = cooperative.socketpair()
-    head = json.dumps([0, "127.0.0.1", 1, False, None]).encode()
+    head = json.dumps([0, "127.0.0.1", 1, False, False, None]).encode()
     with ours, theirs:
         assert affinity.send(1, theirs.fileno(), head + b"\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
         theirs.close()

@@ -4,7 +4,6 @@ Two workers are in this process: each has its own server and half of one Affinit
 
 import contextlib
 import copy
-import os
 import ssl
 import sys
 import zlib
@@ -357,10 +356,7 @@ def test_worker_that_ends_before_its_response_makes_it_a_503(two, secure):
     lane._receive_no_more()
     client = secure(servers[0])
     client.send(f"GET / HTTP/1.1\r\n{FIELDS}\r\n".encode())
-    inbox = lane._affinity.inbox
-    syncless.wait_readable(inbox.fileno())
-    _, rights, _, _ = inbox.recvmsg(4096, 100)
-    os.close(int.from_bytes(rights[0][2][:4], sys.byteorder))
+    end_of_pair(servers[1]).close()
     status, headers, _ = client.response()
     assert status == 503 and headers["retry-after"]
 
@@ -507,4 +503,229 @@ def test_stream_that_is_reset_ends_its_request_there(two):
     applications, servers = two(http2="cleartext")
     client = Client2(servers[0])
     reset_and_wait(client, applications[1])
+    client.close()
+
+
+@pytest.fixture
+def sends(monkeypatch):
+    """The numbers of the workers to which an end of a pair was sent."""
+    numbers = []
+    send = Affinity.send
+
+    def noted(self, number, fd, message):
+        numbers.append(number)
+        return send(self, number, fd, message)
+
+    monkeypatch.setattr(Affinity, "send", noted)
+    return numbers
+
+
+def connections(server):
+    return server.census()["connections"]
+
+
+def test_requests_of_a_connection_share_a_pair(two, secure, sends):
+    """It ends with the connection."""
+    _, servers = two()
+    client = secure(servers[0])
+    assert client.get("/", f"Cookie: {COOKIE}\r\n")[2] == told("two", b"")
+    assert client.get("/", "Cookie: syncless_worker=1\r\n")[2] == told("one", b"")
+    client.send(f"POST / HTTP/1.1\r\n{FIELDS}Content-Length: 3\r\n\r\nabc".encode())
+    assert client.response()[2] == told("two", b"abc")
+    for path, body in (("/large", LARGE), ("/large?known", LARGE), ("/hints", None), ("/", told("two", b""))):
+        answer = client.get(path, f"Cookie: {COOKIE}\r\n")
+        assert (client.response() if answer[0] == 103 else answer)[2] == body or body is None
+    client.send(f"HEAD / HTTP/1.1\r\n{FIELDS}\r\n".encode())
+    assert client.response(head_only=True)[0] == 200
+    assert sends == [2] and connections(servers[1]) == 1
+    client.close()
+    assert eventually(lambda: connections(servers[1]) == 0)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        f"GET / HTTP/1.1\r\n{FIELDS}Connection: close\r\n\r\n",
+        f"GET / HTTP/1.0\r\n{FIELDS}\r\n",
+        f"GET /short HTTP/1.1\r\n{FIELDS}\r\n",
+        f"POST /teapot HTTP/1.1\r\n{FIELDS}Content-Length: 9\r\nExpect: 100-continue\r\n\r\n",
+    ],
+    ids=["close", "http1.0", "cut off", "body unsent"],
+)
+def test_pair_that_may_not_go_on_is_not_kept(two, secure, ask):
+    applications, servers = two()
+    applications[1].gate.set()
+    client = secure(servers[0])
+    client.send(ask.encode())
+    assert client._more()
+    assert eventually(lambda: connections(servers[1]) == 0)
+    assert all(not pairs._kept for _, pairs in routes(servers[0])._pairs.values())
+
+
+def routes(server):
+    return server.lanes[0].routes[0]
+
+
+def test_pair_that_its_worker_has_closed_is_replaced(two, secure, sends):
+    """By its own limit; the client's connection goes on."""
+    _, servers = two(idle_seconds=30)
+    client = secure(servers[0])
+    for path in ("/", "/"):
+        assert client.get(path, f"Cookie: {COOKIE}\r\n")[2] == told("two", b"")
+        syncless.sleep(20)
+        assert client.get(path, "Cookie: syncless_worker=1\r\n")[0] == 200
+        syncless.sleep(20)
+        assert connections(servers[1]) == 0
+    assert sends == [2, 2]
+
+
+def test_idle_client_ends_its_pair(two, secure):
+    _, servers = two(idle_seconds=30)
+    client = secure(servers[0])
+    assert client.get("/", f"Cookie: {COOKIE}\r\n")[0] == 200
+    assert client.at_end()
+    assert connections(servers[0]) == connections(servers[1]) == 0
+
+
+def test_worker_that_stops_takes_no_request_by_a_pair_that_is_kept(two, secure, monkeypatch):
+    """Its session goes to another worker, and is counted."""
+    _, servers = two()
+    client = secure(servers[0])
+    assert client.get("/", f"Cookie: {COOKIE}\r\n")[2] == told("two", b"")
+    counted = []
+    monkeypatch.setattr(routes(servers[0])._affinity, "count", counted.append)
+    servers[1].stop()
+    assert client.get("/", f"Cookie: {COOKIE}\r\n")[2] == told("one", b"")
+    assert counted == ["gone"]
+
+
+def end_of_pair(server):
+    """That of the worker, which has not taken it."""
+    inbox = server.lanes[0]._affinity.inbox
+    syncless.wait_readable(inbox.fileno())
+    _, rights, _, _ = inbox.recvmsg(4096, 100)
+    return socket.socket(fileno=int.from_bytes(rights[0][2][:4], sys.byteorder))
+
+
+def kept_by_the_test(client, server):
+    """The worker's end of a pair that has had one request, which the test has answered. The worker takes
+    those that follow."""
+    lane = server.lanes[0]
+    lane._receive_no_more()
+    client.send(f"GET / HTTP/1.1\r\n{FIELDS}\r\n".encode())
+    end = end_of_pair(server)
+    while b"\r\n\r\n" not in end.recv(65536):
+        pass
+    end.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    assert client.response()[0] == 200
+    lane.start()
+    return end
+
+
+def closed_in_between(end, monkeypatch, reads):
+    """A look at the pair finds it open, and it closes before the head has been read, or after."""
+    from syncless.server import relay
+
+    look = relay.is_silent
+
+    def closed_later(sock):
+        found = look(sock)
+        if not reads:
+            syncless.spawn(end.close)
+        else:
+            syncless.spawn(lambda: (end.recv(65536), end.close()))
+        return found
+
+    monkeypatch.setattr(relay, "is_silent", closed_later)
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_request_that_its_worker_has_not_read_goes_by_another_pair(two, secure, monkeypatch, sends, method):
+    applications, servers = two()
+    client = secure(servers[0])
+    end = kept_by_the_test(client, servers[1])
+    closed_in_between(end, monkeypatch, False)
+    client.send(f"{method} / HTTP/1.1\r\n{FIELDS}\r\n".encode())
+    assert client.response()[2] == told("two", b"")
+    assert sends == [2, 2] and applications[1].seen == ["/"]
+
+
+def test_request_that_its_worker_has_read_is_not_sent_again(two, secure, monkeypatch, sends):
+    applications, servers = two()
+    client = secure(servers[0])
+    end = kept_by_the_test(client, servers[1])
+    closed_in_between(end, monkeypatch, True)
+    client.send(f"GET / HTTP/1.1\r\n{FIELDS}\r\n".encode())
+    assert client.response()[0] == 503
+    assert sends == [2] and applications[1].seen == []
+
+
+def test_request_whose_worker_is_killed_between_two_requests_goes_to_the_next_one(two, secure, sends):
+    _, servers = two()
+    client = secure(servers[0])
+    end = kept_by_the_test(client, servers[1])
+    end.close()
+    client.send(f"POST / HTTP/1.1\r\n{FIELDS}Content-Length: 3\r\n\r\nabc".encode())
+    assert client.response()[2] == told("two", b"abc")
+    assert sends == [2, 2]
+
+
+def test_pair_that_lacks_the_end_of_a_body_is_not_kept(two, secure, sends):
+    """The response has come before it."""
+    _, servers = two()
+    client = secure(servers[0])
+    client.send(f"POST /teapot HTTP/1.1\r\n{FIELDS}Content-Length: 9\r\n\r\nabc".encode())
+    assert client.response()[0] == 418
+    client.send(b"defghi")
+    assert client.get("/", f"Cookie: {COOKIE}\r\n")[2] == told("two", b"")
+    assert sends == [2, 2]
+
+
+@needs.HTTP2
+def test_streams_share_pairs(two, sends):
+    """As many at a time as there are requests; a number of them is kept."""
+    from syncless.server.relay import KEPT
+    from tests.http2_client import Client as Client2
+
+    applications, servers = two(http2="cleartext")
+    client = Client2(servers[0])
+    for _ in range(3):
+        assert client.get("/", "GET", ("cookie", COOKIE))[2] == told("two", b"", None, "http")
+    assert sends == [2]
+    streams = [client.ask("/held", "GET", ("cookie", COOKIE)) for _ in range(KEPT + 2)]
+    assert eventually(lambda: applications[1].seen.count("/held") == KEPT + 2)
+    applications[1].gate.set()
+    assert {client.answer(stream)[0] for stream in streams} == {200}
+    assert sends == [2] * (KEPT + 2)
+    assert eventually(lambda: connections(servers[1]) == KEPT)
+    assert client.get("/", "POST", ("cookie", COOKIE))[0] == 200
+    assert sends == [2] * (KEPT + 2)
+    client.close()
+    assert eventually(lambda: connections(servers[1]) == 0)
+
+
+def test_client_may_have_more_pairs_than_connections(two, secure):
+    """`client_connections` counts the one that it has."""
+    _, servers = two(client_connections=1)
+    client = secure(servers[0])
+    assert client.get("/", f"Cookie: {COOKIE}\r\n")[2] == told("two", b"")
+    assert secure(servers[1]).get("/", f"Cookie: {COOKIE}\r\n")[2] == told("two", b"")
+
+
+@needs.HTTP2
+def test_pair_that_its_worker_is_about_to_close_is_not_kept(two, sends):
+    from tests.http2_client import Client as Client2
+
+    _, servers = two(http2="cleartext")
+    client = Client2(servers[0])
+    lane = servers[1].lanes[0]
+    lane._receive_no_more()
+    stream = client.ask("/", "GET", ("cookie", COOKIE))
+    end = end_of_pair(servers[1])
+    end.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+    assert client.answer(stream)[0] == 200
+    lane.start()
+    assert client.get("/", "GET", ("cookie", COOKIE))[2] == told("two", b"", None, "http")
+    assert sends == [2, 2]
+    end.close()
     client.close()

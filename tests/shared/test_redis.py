@@ -26,12 +26,14 @@ from syncless.shared import (
     publish,
     subscribe,
 )
-from syncless.wsgi import Limits
+from syncless.wsgi import Limits, Server
+from tests import needs
 from tests.asyncio.loops import run
 from tests.authority import Authority
 from tests.patches.servers import free_port
 from tests.shared.daemon import Daemon
 from tests.shared.test_deaths import child
+from tests.shared.test_hold_elsewhere import app, client_events, wsgi
 from tests.waiting import eventually
 
 redisstore = pytest.importorskip("syncless.shared.redisstore", reason="redis is not installed")
@@ -299,6 +301,32 @@ def test_redis_that_was_killed_raises_and_subscribers_come_back_and_are_told():
         assert eventually(lambda: came_back(hits.add)) and hits.get() > 0
     finally:
         daemon.end()
+
+
+@needs.HTTP2
+@pytest.mark.parametrize("application", [app, wsgi], ids=["asgi", "wsgi"])
+def test_streams_held_over_http2_are_told_of_a_gap_and_go_on(background, application):
+    pytest.importorskip("h2", reason="the client is the library h2: pip install h2")
+    from tests.http2_client import Client
+
+    server = Server(application, port=0, lifespan="off", http2="cleartext").start()
+    client = Client(server)
+    streams = [client.ask(), client.ask()]
+    events = [client_events(client) for _ in streams]
+
+    def all_get(text):
+        return all(get(text, stream) for get, stream in zip(events, streams, strict=True))
+
+    assert all_get(b"retry")
+    publish("news", "one")
+    assert all_get(b"data: one")
+    area.store().ask("CLIENT", "KILL", "TYPE", "pubsub")
+    assert all_get(b"event: lagged\ndata: 0")
+    publish("news", "two")
+    assert all_get(b"data: two")
+    client.close()
+    assert eventually(lambda: not server.census()["connections"])
+    server.stop(0)
 
 
 def test_redis_that_does_not_answer_raises_within_its_seconds_and_holds_up_no_other_tasklet():

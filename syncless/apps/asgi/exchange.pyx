@@ -501,19 +501,20 @@ cdef class ASGIExchange(Conversation):
         self.response.commit(-1)
         self.stage = STARTED
         first = held.opening(self)
-        self.response.put(first, True)
         session = held.session(self)
+        if session is not None:
+            self.response.put(first, True)
         if session is None or not Exchange.hold(self, session, len(first)):
             self.held_here = held
-            return self.later(self._stream, (held,))
+            return self.later(self._stream, (held, first if session is None else b""))
         self.stage = ENDED
         self.end_response()
         self.go_on()
 
-    def _stream(self, held):
+    def _stream(self, held, bytes first):
         """In a tasklet of its own."""
         with self.turns:
-            for part in held.parts():
+            for part in held.parts(first):
                 self.check_client()
                 self.response.put(part, False)
                 self.end_body(True)

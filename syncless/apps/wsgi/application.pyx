@@ -591,7 +591,7 @@ def environ_of(dict template not None, bytes request not None) -> dict:
     cdef RequestHeads heads = RequestHeads()
     cdef str address = "127.0.0.1"
     cdef head found
-    cdef Incoming incoming = Incoming(NULL, NULL, NULL, <PyObject*> address, 1, False, request, &found)
+    cdef Incoming incoming = Incoming(NULL, NULL, NULL, <PyObject*> address, 1, False, request, &found, -1)
     cdef head_limits limits
     limits.line = 8190
     limits.headers = 100

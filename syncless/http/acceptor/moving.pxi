@@ -81,6 +81,7 @@ cdef int move(Connection old, Listener source, Listener target) except -1:
         new.close(loop, False)
         raise
     finally:
+        (<Application> source.application).let_go(fd)
         source.heads.forget(fd)                         # last, because that may run a finaliser
         Py_DECREF(old)                                  # the reference of being open
     return target.flusher.add(new) if has_unsent(&new.stream) else 0    # may send now, and close it

@@ -16,6 +16,7 @@ cdef class Application:
     pass_on()    gives such a connection away, with its bytes; here it is closed afterwards
     take_back()  an exchange has ended and has no other owner: it may be used again, for the same head if it
                  comes from the same connection, whose descriptor is `fd`; -1: the connection is closed
+    let_go()     a connection closes, or another thread takes it: nothing of it is kept
     close()      the server has stopped: nothing is kept any more
     """
 
@@ -30,6 +31,9 @@ cdef class Application:
         return 0
 
     cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1:
+        return 0
+
+    cdef int let_go(self, int fd) except -1:
         return 0
 
     def close(self) -> None:

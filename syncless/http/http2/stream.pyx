@@ -272,7 +272,7 @@ cdef class RequestStream(Carried):
         cdef head found
         cdef Incoming incoming = Incoming(
             <PyObject*> listener, <PyObject*> self, &self.bytes, <PyObject*> connection.remote_addr,
-            connection.remote_port, connection.trusted, NULL, &found)
+            connection.remote_port, connection.trusted, NULL, &found, connection.stream.fd)
         cdef Buffer text
         cdef long used = -500
         if session.running >= session.most_streams:         # for streams that the client has reset, too
