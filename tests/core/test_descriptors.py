@@ -161,6 +161,28 @@ def test_eventfd_and_terminal_park_without_the_flag_of_the_kernel():
         os.close(fd)
 
 
+@pytest.mark.virtual_time(False)  # the kernel has a thread for what is written to a terminal
+@pytest.mark.parametrize("sends", ["program", "raw program", "keyboard"])
+def test_writer_parks_while_a_terminal_has_no_room(sends):
+    """A terminal that can be written to takes some bytes, and a call waits until it has taken all."""
+    import pty
+    import tty
+
+    master, slave = pty.openpty()
+    if sends != "program":
+        tty.setraw(slave)
+    source, target = (master, slave) if sends == "keyboard" else (slave, master)
+    sent = b"a line\n" * 4000
+    tasklet = while_parked(descriptors.write, source, sent)
+    got = bytearray()
+    while got.count(b"\n") < 4000:
+        got += descriptors.read(target, 65536)
+    assert tasklet.result(15) == len(sent)
+    assert got.replace(b"\r", b"") == sent
+    os.close(master)
+    os.close(slave)
+
+
 def test_sockets_by_their_descriptor():
     one, two = socket.socketpair()
     with one, two:
