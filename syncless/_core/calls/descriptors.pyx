@@ -347,6 +347,22 @@ cdef Py_ssize_t writing(int fd, object data, off_t position, FileSystem system=N
         PyBuffer_Release(&view)
 
 
+def readinto(int fd, buffer, /) -> int:
+    """os.readinto, cooperative."""
+    cdef Py_buffer view
+    try:
+        PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    except (BufferError, TypeError):
+        raise TypeError(
+            "readinto() argument 2 must be read-write bytes-like object, "
+            f"not {type(buffer).__name__}") from None
+    try:
+        take_turns_on(fd, READ)
+        return read_into(fd, buffer, <char*> view.buf, view.len, HERE)
+    finally:
+        PyBuffer_Release(&view)
+
+
 def readv(int fd, buffers, /) -> int:
     """os.readv, cooperative: into the first buffers as much as comes at once."""
     cdef Py_ssize_t total = 0, n
