@@ -226,11 +226,13 @@ def sleep(seconds=0) -> None:
 cdef const char* IN_PARK = "wake()"
 
 
-def park(str why="wake()", timeout=None):
+def park(why="wake()", timeout=None):
     """Park the current tasklet until wake(tasklet, value) is called. Return (True, value), or (False, None)
     after `timeout` seconds."""
     cdef Loop loop = get_loop()
     cdef BaseTasklet tasklet = loop.current
+    if not isinstance(why, str) and why is not None:
+        raise TypeError(f"why must be a str, not {type(why).__name__}")
     if timeout is not None and Py_IsFinalizing():
         return False, None              # nobody is left to wake it
     if loop.park(IN_PARK, why, deadline_after(timeout)) == WOKEN:

@@ -46,6 +46,7 @@ cdef extern from "Python.h":
     PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
     void PyErr_SetObject(object kind, object exception)
     PyObject* PyErr_Occurred()
+    str PyUnicode_FromObject(object text)
 
 
 class _Link:
@@ -336,8 +337,8 @@ cdef class Tasklet(BaseTasklet):
         return self.label() if self._name is None else self._name
 
     @name.setter
-    def name(self, str value not None):
-        self._name = value
+    def name(self, value not None):
+        self._name = PyUnicode_FromObject(value)        # of a subclass, as str itself
 
     @property
     def status(self) -> str:

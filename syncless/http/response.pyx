@@ -51,7 +51,9 @@ cdef list as_pairs(object fields):
     for field in fields:
         name, value = field
         if not PyBytes_CheckExact(name) or not PyBytes_CheckExact(value):
-            raise TypeError(f"header names and values must be bytes, not {field!r}")
+            if not isinstance(name, bytes) or not isinstance(value, bytes):
+                raise TypeError(f"header names and values must be bytes, not {field!r}")
+            name, value = bytes(name), bytes(value)     # of subclasses
         pairs.append((name, value))
     return pairs
 

@@ -137,13 +137,17 @@ def _warn_of_early_uvloop() -> None:
 def _extract_stacks_directly(patcher: Patcher, traceback: Any) -> None:
     """Fact: in debug mode each future and handle records the stack on which it is made, with source lines.
     Danger: under the patch other tasklets run while files are read, but code that makes a future relies on
-    running alone, and lost wake-ups. Decision: for stacks, files are read directly. Price: a slow disk blocks
-    all tasklets. Guarded by tests/patches/test_asyncio.py::test_making_a_future_in_debug_mode_does_not_wait.
+    running alone, and lost wake-ups. Decision: for stacks, files are read directly, but not for the traceback
+    of an exception, which asks for its lines. Price: a slow disk blocks all tasklets. Guarded by
+    tests/patches/test_asyncio.py::test_making_a_future_in_debug_mode_does_not_wait and
+    test_formatting_an_exception_lets_others_run.
     """
     original = traceback.StackSummary.extract
 
     def extract(cls: type, *args: Any, **kwargs: Any) -> Any:
         """StackSummary.extract"""
+        if kwargs.get("lookup_lines"):  # Python 3.10: by TracebackException
+            return original.__func__(cls, *args, **kwargs)
         return directly(original.__func__, cls, *args, **kwargs)
 
     why = "waits where a future is made in debug mode"

@@ -39,6 +39,7 @@ from syncless.patches.types import fileobjects
 
 DESCRIPTORS: dict[str, Callable[..., Any]] = {
     "read": descriptors.read,
+    "readinto": descriptors.readinto,
     "write": descriptors.write,
     "readv": descriptors.readv,
     "writev": descriptors.writev,
@@ -46,10 +47,10 @@ DESCRIPTORS: dict[str, Callable[..., Any]] = {
     "pwrite": descriptors.pwrite,
 }
 PATHS = """
-    stat lstat access statvfs pathconf readlink getxattr setxattr listxattr removexattr
+    stat lstat statx access statvfs pathconf readlink getxattr setxattr listxattr removexattr
     chmod lchmod chown lchown utime truncate mkdir rmdir unlink remove mkfifo mknod preadv pwritev
 """.split()
-ASKING = ("stat", "lstat", "fstat", "access", "statvfs", "readlink")
+ASKING = ("stat", "lstat", "statx", "fstat", "access", "statvfs", "readlink")
 """Those of them that a program may call again and again until something has changed, as os.path.exists."""
 TWO_PATHS = ("rename", "replace", "link", "symlink")
 SOMETIMES = ("fstat", "fstatvfs", "ftruncate", "fchmod", "fchown", "close", "lseek", "posix_fadvise")

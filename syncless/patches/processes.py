@@ -22,7 +22,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from syncless._core.calls import descriptors
-from syncless._core.calls.files import DescriptorFunction, FileFunction, OpenFunction, may_use_threads
+from syncless._core.calls.files import (
+    DescriptorFunction,
+    FileFunction,
+    OpenFunction,
+    any_is_slow,
+    may_use_threads,
+)
 from syncless._core.calls.threads import run_in_thread
 from syncless._core.cpython.features import FORK_EXEC_ASKS_FOR_VFORK
 from syncless._core.cpython.functions import original_of
@@ -156,7 +162,8 @@ def _may_vfork(programs: Any, directory: Any) -> bool:
 
 def fork_exec(*args: Any) -> int:
     """Call _posixsubprocess.fork_exec, but with fork() where vfork() would wait for a disk."""
-    if may_use_threads() and len(args) > 5 and not _may_vfork(args[1], args[4]):
+    # the child closes all other descriptors before vfork() lets this thread go on
+    if may_use_threads() and len(args) > 5 and (any_is_slow() or not _may_vfork(args[1], args[4])):
         if FORK_EXEC_ASKS_FOR_VFORK:
             args = (*args[:-1], False)
         elif args[-1] is None and args[3] and args[-5] is None and os.getgid() == os.getegid():

@@ -1,4 +1,4 @@
-"""Patches ssl.SSLSocket in place, and the methods of SSLContext that read files, which run in threads.
+"""Patches ssl.SSLSocket in place, and what of SSLContext opens files, which it does in threads.
 
 SSLObject and MemoryBIO never wait, so they are unchanged, like asyncio, which uses them.
 """
@@ -71,10 +71,17 @@ def _loads(original: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+def _opens(member: Any) -> property:
+    """Return an attribute of SSLContext that opens a file when it is set."""
+    change = _loads(member.__set__)
+    return property(member.__get__, change, member.__delete__, doc=member.__doc__)
+
+
 def patch(patcher: Patcher) -> None:
     context, connection = class_of(ssl, "SSLContext"), class_of(ssl, "SSLSocket")
     for name in LOADS:
         patcher.member(context, name, _loads(getattr(context, name)), "waits for a disk")
+    patcher.member(context, "keylog_filename", _opens(context.keylog_filename), "waits for a disk")
     calls: tuple[Any, ...] = tlscalls.read, tlscalls.write, tlscalls.recv, tlscalls.send
     for function in (*calls, do_handshake, unwrap):
         patcher.member(connection, function.__name__, function, "waits in OpenSSL")

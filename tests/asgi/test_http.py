@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import io
+import os
 import ssl
 import threading
 import time
@@ -826,6 +827,26 @@ def test_file_that_is_not_there_is_an_error_of_the_application(start, errors, tm
 
     assert start.client(start(http(answer), error_log=errors)).get()[0] == 500
     assert "FileNotFoundError" in errors.getvalue()
+
+
+def test_fifo_is_refused_and_nobody_is_waited_for(start, errors, tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+
+    async def answer(scope, receive, send):
+        await send(START)
+        await send({"type": "http.response.pathsend", "path": str(tmp_path / "fifo")})
+
+    assert start.client(start(http(answer), error_log=errors)).get()[0] == 500
+    assert "http.response.pathsend needs a regular file, which" in errors.getvalue()
+
+
+def test_headers_may_be_of_subclasses_of_bytes(start):
+    class Bytes(bytes):
+        pass
+
+    begin = {**START, "headers": [(Bytes(b"x-own"), Bytes(b"1")), (b"x-other", Bytes(b"2"))]}
+    _, headers, body = start.client(start(http(saying(start=begin)))).get()
+    assert headers["x-own"] == "1" and headers["x-other"] == "2" and body == b"hello"
 
 
 def test_early_hint_that_is_no_bytes_is_named(start, errors):

@@ -14,6 +14,7 @@ import pytest
 
 import syncless
 from syncless._core.calls import descriptors, fileio
+from syncless.patches import describe, patched
 
 pytestmark = pytest.mark.virtual_time
 
@@ -161,12 +162,54 @@ def test_eventfd_and_terminal_park_without_the_flag_of_the_kernel():
         os.close(fd)
 
 
+@pytest.mark.virtual_time(False)  # the kernel has a thread for what is written to a terminal
+@pytest.mark.parametrize("sends", ["program", "raw program", "keyboard"])
+def test_writer_parks_while_a_terminal_has_no_room(sends):
+    """A terminal that can be written to takes some bytes, and a call waits until it has taken all."""
+    import pty
+    import tty
+
+    master, slave = pty.openpty()
+    if sends != "program":
+        tty.setraw(slave)
+    source, target = (master, slave) if sends == "keyboard" else (slave, master)
+    sent = b"a line\n" * 4000
+    tasklet = while_parked(descriptors.write, source, sent)
+    got = bytearray()
+    while got.count(b"\n") < 4000:
+        got += descriptors.read(target, 65536)
+    assert tasklet.result(15) == len(sent)
+    assert got.replace(b"\r", b"") == sent
+    os.close(master)
+    os.close(slave)
+
+
 def test_sockets_by_their_descriptor():
     one, two = socket.socketpair()
     with one, two:
         tasklet = while_parked(descriptors.read, one.fileno(), 100)
         descriptors.write(two.fileno(), b"x")
         assert tasklet.result(1) == b"x"
+
+
+def test_reader_into_a_buffer_parks(pipe):
+    left, right = pipe
+    room = bytearray(4)
+    tasklet = while_parked(descriptors.readinto, left, room)
+    os.write(right, b"line")
+    assert tasklet.result(15) == 4 and room == b"line"
+    for wrong in (b"line", memoryview(room)[::2], 5):
+        with pytest.raises(TypeError, match="must be read-write bytes-like object, not "):
+            descriptors.readinto(left, wrong)
+
+
+@pytest.mark.parametrize("name", ["readinto", "statx"])
+def test_functions_of_newer_pythons_are_replaced(name):
+    """The first is of Python 3.14, the other of 3.15."""
+    if not hasattr(os, name):
+        pytest.skip(f"this Python has no os.{name}")
+    with patched():
+        assert f"os.{name}" in describe()
 
 
 def test_a_thread_without_a_loop_blocks(pipe):

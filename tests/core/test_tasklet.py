@@ -361,6 +361,20 @@ def test_park_and_wake():
     assert tasklet.result() == ((True, "value"), (False, None))
 
 
+def test_names_and_reasons_may_be_of_subclasses_of_str():
+    class Text(str):
+        pass
+
+    tasklet = spawn(syncless.park, Text("a signal"))
+    tasklet.name = Text("a name")
+    sleep(0)
+    assert tasklet.name == "a name" and tasklet.waiting_object == "a signal"
+    assert syncless.wake(tasklet) is True and tasklet.result() == (True, None)
+    for wrong in (lambda: syncless.park(5), lambda: setattr(tasklet, "name", 5)):
+        with pytest.raises(TypeError):
+            wrong()
+
+
 def test_wake_does_not_break_other_waits():
     lock = syncless.Lock()
     lock.acquire()

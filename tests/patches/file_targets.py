@@ -291,6 +291,7 @@ def certificates():
     os.environ["SSL_CERT_FILE"] = os.path.abspath("pem")
     other.load_default_certs()
     del os.environ["SSL_CERT_FILE"]
+    context.keylog_filename = "keys"
     return len(context.get_ca_certs()), len(other.get_ca_certs())
 
 

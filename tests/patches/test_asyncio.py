@@ -64,6 +64,22 @@ def test_making_a_future_in_debug_mode_does_not_wait():
     """)
 
 
+def test_formatting_an_exception_lets_others_run():
+    """Its source files may lie on a slow disk."""
+    check("""
+        import linecache, traceback
+        from syncless._core.current import may_park
+        seen = []
+        original = linecache.getlines
+        linecache.getlines = lambda *args: seen.append(may_park()) or original(*args)
+        try:
+            linecache.nothing
+        except AttributeError:
+            traceback.format_exc()
+        assert seen and all(seen), seen
+    """)
+
+
 def test_area_can_be_left_out():
     check(
         """

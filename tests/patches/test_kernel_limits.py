@@ -76,6 +76,8 @@ cases = {
     "sendmsg": lambda: full().sendmsg([b"x", b"y"]),
     "connect to a full backlog": lambda: limited(socket.socket(socket.AF_UNIX)).connect(unix_full()),
     "connect_ex to a full backlog": lambda: limited(socket.socket(socket.AF_UNIX)).connect_ex(unix_full()),
+    "connect to a full backlog, with a timeout":
+        lambda: with_timeout(socket.socket(socket.AF_UNIX)).connect(unix_full()),
     "os.read": lambda: os.read(pair().detach(), 5),
     "os.write": lambda: os.write(full().detach(), b"x"),
     "file": lambda: pair().makefile("rb", buffering=0).read(5),

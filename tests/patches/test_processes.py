@@ -74,6 +74,25 @@ def test_process_keeps_its_descriptors_where_vfork_would_wait_for_a_disk(method)
     """)
 
 
+def test_program_is_not_started_by_vfork_while_a_file_of_a_slow_disk_is_open():
+    """The child of vfork() would wait until that is closed, and so would all threads."""
+    check("""
+    import os, subprocess
+    from syncless._core.calls import filesystems
+    from syncless.patches import processes
+    processes._may_vfork = lambda programs, directory: True
+    original, started = processes._fork_exec, []
+    processes._fork_exec = lambda *args: started.append(args) or original(*args)
+    ways = []
+    with open(os.devnull), open(os.__file__):
+        for mode in "adaptive", "pool":                 # in which each file seems slow
+            filesystems.set_mode(mode)
+            subprocess.run(["true"])
+            ways.append(started[-1][-5:])
+    assert ways[0] != ways[1], ways
+    """)
+
+
 def test_lock_between_processes_tells_its_owner_among_threads():
     check("""
     import multiprocessing, threading

@@ -180,6 +180,19 @@ def test_only_what_may_wait_is_executed_in_threads(tmp_path):
         connection.commit()                             # there is no transaction
         with connection: assert connection.execute("SELECT n FROM t").fetchone() == (5,)
         assert len(given) == of_write
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO t VALUES (6)")
+        given.clear()
+        connection.isolation_level = None               # commits
+        assert not connection.in_transaction and len(given) == of_write
+        if hasattr(connection, "serialize"):            # since Python 3.11
+            given.clear()
+            whole = connection.serialize()
+            assert len(given) == 1
+            copy = sqlite3.connect(":memory:")
+            copy.deserialize(whole)
+            assert len(given) == 2
+            assert copy.execute("SELECT n FROM t").fetchall() == [(5,), (6,)]
         connection.execute("ATTACH ':memory:' AS other")
         assert threads_of(connection, "SELECT n FROM t") > 0
         connection.close()

@@ -6,6 +6,11 @@ says for itself that it must not wait (RWF_NOWAIT). Where the kernel knows no su
 asked for readiness first, and written in pieces that a ready pipe takes whole. Price: one more system call
 there. Guarded by tests/core/test_descriptors.py::test_the_mode_of_a_shared_pipe_is_left_alone.
 
+Fact: a terminal is ready when it has room for a few bytes, and a call waits until it has taken all. Danger:
+who reads the other end may be another tasklet, or nobody. Decision: it is opened once more, for a write that
+takes what there is room for; in small pieces where that cannot be. Price: an open and a close for each write.
+Guarded by tests/core/test_descriptors.py::test_writer_parks_while_a_terminal_has_no_room.
+
 Files are always ready, and wait all the same. Cached data is read at once; a read of other data, or a write,
 goes the way of its file system (filesystems.pyx): directly, or in a thread.
 """
@@ -36,6 +41,8 @@ cdef extern from *:
     """
     #include <errno.h>
     #include <fcntl.h>
+    #include <stdio.h>
+    #include <sys/ioctl.h>
     #include <sys/uio.h>
     #include <unistd.h>
     #include "syncless_config.h"
@@ -56,12 +63,36 @@ cdef extern from *:
         return writing ? pwrite(fd, iov->iov_base, iov->iov_len, position)
                        : pread(fd, iov->iov_base, iov->iov_len, position);
     }
+    /* As much as it takes without waiting. -2: this terminal is not written to in that way. */
+    static ssize_t syncless_write_to_terminal(int fd, struct iovec *piece) {
+    #ifdef TIOCGPTN
+        char path[32];
+        int own, number, flags = fcntl(fd, F_GETFL);
+        ssize_t n;
+        int error;
+        if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || !ioctl(fd, TIOCGPTN, &number))
+            return -2;                          /* the last: the other end, whose path opens a new terminal */
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        if (own < 0)
+            return -2;
+        n = write(own, piece->iov_base, piece->iov_len);
+        error = errno;
+        close(own);
+        errno = error;
+        return n;
+    #else
+        return -2;
+    #endif
+    }
     """
     struct iovec:
         void* iov_base
         size_t iov_len
     ssize_t syncless_nowait(int fd, iovec* iov, int count, off_t position, int writing) nogil
     ssize_t syncless_move(int fd, iovec* iov, off_t position, int writing) nogil
+    int isatty(int fd)
+    ssize_t syncless_write_to_terminal(int fd, iovec* piece) nogil
     off_t lseek(int fd, off_t offset, int whence) nogil
     int SEEK_CUR, SEEK_SET
     int PyErr_CheckSignals() except -1
@@ -70,6 +101,8 @@ cdef enum:
     SHARE = 1 << 20         # bytes that are copied before others get a turn
     FILE_PIECE = 1 << 16    # bytes of a file that are sent at once
     LARGE = 1 << 18         # bytes of a write to a file that is always made in a thread
+    ROOM = 32               # bytes for which a ready terminal has room: 256 bytes, and a tab becomes eight
+    UNKNOWN = -2
 
 
 
@@ -189,9 +222,15 @@ cdef Py_ssize_t transfer(
                 elif not is_ready(fd, WRITE if writing else READ):
                     set_errno(EAGAIN)
                 else:
-                    if writing and piece.iov_len > PIECE:
+                    n = UNKNOWN
+                    if writing and piece.iov_len > ROOM and isatty(fd):
+                        n = syncless_write_to_terminal(fd, &piece)
+                        if n == UNKNOWN:
+                            piece.iov_len = ROOM
+                    elif writing and piece.iov_len > PIECE:
                         piece.iov_len = PIECE
-                    n = directly(fd, &piece, position, writing)
+                    if n == UNKNOWN:
+                        n = directly(fd, &piece, position, writing)
         if n >= 0:
             return n
         if errno == EINTR:
@@ -304,6 +343,22 @@ cdef Py_ssize_t writing(int fd, object data, off_t position, FileSystem system=N
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         return write_from(fd, data, <const char*> view.buf, view.len, position, False, system)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def readinto(int fd, buffer, /) -> int:
+    """os.readinto, cooperative."""
+    cdef Py_buffer view
+    try:
+        PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    except (BufferError, TypeError):
+        raise TypeError(
+            "readinto() argument 2 must be read-write bytes-like object, "
+            f"not {type(buffer).__name__}") from None
+    try:
+        take_turns_on(fd, READ)
+        return read_into(fd, buffer, <char*> view.buf, view.len, HERE)
     finally:
         PyBuffer_Release(&view)
 

@@ -47,6 +47,7 @@ from syncless._core.cpython.functions import original_of
 cdef object fifos = ThreadPool(1024)  # the other end of a FIFO may itself wait for a thread of the usual pool
 
 cdef object IS_A_FIFO = object()
+cdef object list_directory = original_of(os.listdir)
 
 # flags by which open() waits for no other end of a FIFO: O_DIRECTORY is one bit of O_TMPFILE; both of the
 # others make a new file
@@ -379,6 +380,17 @@ cpdef bint is_slow(int fd) except -1:
         return False
     system = of_descriptor(fd)
     return system is not None and (system.slow > 0 or pools_all())
+
+
+def any_is_slow() -> bool:
+    """Return whether closing some descriptor of this process may wait for a disk."""
+    if not any_slow() or not may_use_threads():
+        return False
+    try:
+        descriptors = list_directory("/dev/fd")
+    except OSError:                     # nobody knows
+        return True
+    return any([is_slow(int(each)) for each in descriptors])
 
 
 def must_read_first(int fd, object offset, object count) -> bool:

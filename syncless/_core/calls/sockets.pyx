@@ -359,11 +359,11 @@ def connect_error(socket self not None, method, address) -> int:
             if getsockopt(self.sock_fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0:
                 error = errno
             return error
-        if error != EAGAIN:
+        if error != EAGAIN or timeout > 0:              # with a timeout Python does not wait for room either
             return error
         # a UNIX socket whose peer's backlog is full: no event tells when there is room
         if deadline != NEVER and monotonic_ns() >= deadline:
-            return -1 if timeout > 0 else EAGAIN
+            return EAGAIN
         get_loop().park("room in a backlog", self, monotonic_ns() + 2000000)
 
 

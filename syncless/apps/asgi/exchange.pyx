@@ -43,7 +43,7 @@ from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
 from syncless._core.wait.sync import Lock
 from syncless.apps.asgi.extensions import (
-    HOLD, STOPPING, file_region, is_event_stream, takes_trailers, trailer_lines,
+    HOLD, STOPPING, file_region, is_event_stream, open_regular, takes_trailers, trailer_lines,
 )
 from syncless.apps.asgi.operations import given
 from syncless.asyncio.tasklets import call_in_tasklet
@@ -528,7 +528,7 @@ cdef class ASGIExchange(Conversation):
         return self.later(self._put_part, (*part, message.get("more_body", False)))
 
     def _put_path(self, path):
-        with open(path, "rb", 0) as file:
+        with open_regular(path) as file:
             self._put_part(file, 0, None, False)
 
     def _put_part(self, file, offset, count, bint more):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import ssl
+import stat
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,6 +27,15 @@ FORBIDDEN = {
     b"content-type",
 }
 """Fields that no trailer may have: they frame the message or say how to read it (RFC 9110, 6.5.1)."""
+
+
+def open_regular(path: Any) -> io.FileIO:
+    """Open a file of which all can be sent; never wait for somebody who writes to a FIFO."""
+    file = io.FileIO(path, opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise ValueError(f"http.response.pathsend needs a regular file, which {path!r} is not")
 
 
 def file_region(file: Any, offset: int | None, count: int | None) -> tuple[int, int]:

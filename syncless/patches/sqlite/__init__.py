@@ -108,13 +108,27 @@ class Connections:
         known.holds = False
         return found
 
-    def back_up(self, original: Any, connection: Any, *args: Any, **kwargs: Any) -> None:
+    def transfer(self, original: Any, connection: Any, *args: Any, **kwargs: Any) -> Any:
+        """backup, serialize, deserialize, blobopen: they wait for a disk or a lock, without a statement."""
         if not may_use_threads():
-            return original(connection, *args, **kwargs)  # type: ignore[no-any-return]
+            return original(connection, *args, **kwargs)
         known = known_of(connection)
         call = partial(original, **kwargs)
-        self.threads.run(known, known.database.entering, connection, call, connection, *args)
-        return None
+        return self.threads.run(known, known.database.entering, connection, call, connection, *args)
+
+    def setting(self, member: Any) -> property:
+        """Return an attribute that commits when it is set: isolation_level, autocommit."""
+
+        def change(connection: Any, *value: Any) -> None:
+            known = known_of(connection)
+            if may_use_threads() and not known.alone and self.threads.in_transaction(known, connection):
+                self.threads.run(
+                    known, known.database.holding, connection, member.__set__, connection, *value
+                )
+            else:
+                member.__set__(connection, *value)
+
+        return property(member.__get__, change, member.__delete__, doc=member.__doc__)
 
     def close(self, original: Any, connection: Any) -> None:
         known = known_of(connection)
@@ -175,13 +189,17 @@ def _patch(patcher: Patcher, module: Any) -> None:
         "commit": ours.end_transaction,
         "rollback": ours.end_transaction,
         "__exit__": ours.end_transaction,
-        "backup": ours.back_up,
+        "backup": ours.transfer,
+        "serialize": ours.transfer,
+        "deserialize": ours.transfer,
+        "blobopen": ours.transfer,
         "close": ours.close,
     }
     of_cursors: dict[str, Callable[..., Any]] = {**executing, "close": rows.close_cursor}
     for owner, methods in ((connection, of_connections), (cursor, of_cursors)):
         for name, call in methods.items():
-            _replace(patcher, owner, name, call, WHY)
+            if name in vars(owner):
+                _replace(patcher, owner, name, call, WHY)
     for name, call in (
         ("fetchone", rows.fetches_one(lambda: None)),
         ("__next__", rows.fetches_one(partial(next, iter(())))),
@@ -190,6 +208,9 @@ def _patch(patcher: Patcher, module: Any) -> None:
         in_place(cursor, name, uses.fetches(vars(cursor)[name], call, aheads), WHY)
     fetchmany = uses.fetches_many(vars(cursor)["fetchmany"], rows.fetchmany, aheads)
     in_place(cursor, "fetchmany", fetchmany, WHY)
+    for name in ("isolation_level", "autocommit"):
+        if name in vars(connection):
+            in_place(connection, name, ours.setting(vars(connection)[name]), WHY)
     name = "set_progress_handler"
     in_place(connection, name, uses.sets_progress_handler(vars(connection)[name]), "keeps ours, too")
     for name, argument, position in CALLBACKS:
