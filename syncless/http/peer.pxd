@@ -58,7 +58,7 @@ cdef class Peer:
     cdef void consume(self, Py_ssize_t n) noexcept
     cdef Py_ssize_t direct(self, char* into, Py_ssize_t n) except -2
     cdef int expected(self) except -1
-    cdef bint is_receivable(self) noexcept
+    cdef bint may_have_more(self) noexcept
     cdef int take_turns_to_read(self) except -1
     cdef int wait_readable(self) except -1
     cdef int check_rate(self) except -1

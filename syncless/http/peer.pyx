@@ -157,13 +157,13 @@ cdef class Peer:
 
     # -- bytes that come -------------------------------------------------------------------------------------
 
-    cdef bint is_receivable(self) noexcept:
+    cdef bint may_have_more(self) noexcept:
         """Return whether bytes seem to be there: a client that is fast enough never makes its request
         wait."""
         return self.stream != NULL and is_receivable(self.stream)
 
     cdef int take_turns_to_read(self) except -1:
-        return take_turns() if self.is_receivable() else 0
+        return take_turns() if self.may_have_more() else 0
 
     cdef Py_ssize_t available(self, char** data) except -1:
         if self.stream == NULL:

@@ -163,7 +163,7 @@ cdef class BodyMessages:
 
     cdef object next_message(self):
         """Return the iterator that gives the next message."""
-        if is_poll_due(&get_loop().clock) and self.peer.is_receivable():
+        if is_poll_due(&get_loop().clock) and self.peer.may_have_more():
             return self._message_in_turn()
         return self.following_message()
 

@@ -32,7 +32,7 @@ make = tuple.__new__
 
 
 class Event(NamedTuple):
-    """What happened to a request at one moment."""
+    """An event of a request, which has one moment."""
 
     time: int
     """ns since 1970."""

@@ -1,6 +1,6 @@
 """WebSocketExchange: the exchange of a WebSocket, whose messages are read ahead of the application.
 
-The loop itself takes messages that come whole: hear(). For anything else it wakes the request's tasklet, whose
+The loop itself takes messages that come whole: hear(). For all else it wakes the request's tasklet, whose
 receive() answers and waits as that of WSGI does.
 """
 
