@@ -163,8 +163,10 @@ connection needs 450 more where its request comes too late for the poll that fin
 PRICES = {
     "keepalive": ("keepalive+hello unrecorded", 1.005),
     "keepalive+sleep": ("keepalive+sleep unrecorded", 1.02),
+    "keepalive+untraced": ("keepalive", 1.015),
 }
-"""A load -> the same without the record of its waits, and what it may need at most, as a multiple of that."""
+"""A load -> the same without the record of its waits, or without OpenTelemetry, and what it may need at most,
+as a multiple of that."""
 
 
 def collected(
@@ -270,7 +272,10 @@ def within_budget(requests: int = 3200) -> bool:
         within = within and needed <= most
         print(f"{name:16} {needed:10,.0f} of {most:10,}{'' if needed <= most else ': too many'}", flush=True)
     for name, (without, limit) in PRICES.items():
-        ratio = found[name] / count(without, requests, HERE.parent)
+        for each in (name, without):
+            if each not in found:
+                found[each] = count(each, requests, HERE.parent)
+        ratio = found[name] / found[without]
         within = within and ratio <= limit
         words = "" if ratio <= limit else ": too many"
         print(f"{name} is {ratio:.4f} of {without}, of at most {limit}{words}", flush=True)
