@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 
 import pytest
 
@@ -289,3 +290,45 @@ def test_receive_that_ends_while_others_have_a_turn_loses_nothing(start):
     client.send(fairness.POST)
     assert client.response()[0] == 200
     assert len(ended) == 3 and sum(map(len, received)) == len(fairness.PIECE) * fairness.PIECES
+
+
+@pytest.mark.virtual_time(False)
+def test_receive_whose_request_ends_while_others_have_a_turn_hears_of_the_end(start):
+    """It was told that the body is whole, when the server had read the rest away."""
+    turns = []
+    received = []
+    over = []
+
+    async def listen(receive):
+        while not turns:
+            began = time.perf_counter()
+            while time.perf_counter() < began + 0.001:
+                pass  # until a poll is due
+            waiting = receive().__await__()
+            try:
+                turns.append(next(waiting))
+                while not over:
+                    await asyncio.sleep(0.01)
+                next(waiting)
+            except StopIteration as done:
+                received.append(done.value)
+
+    async def answer(scope, receive, send):
+        if scope["path"] == "/first":
+            tasks.append(asyncio.ensure_future(listen(receive)))
+            while not (turns or tasks[0].done()):
+                await asyncio.sleep(0)
+        await saying()(scope, receive, send)
+
+    tasks = []
+    client = start.client(start(http(answer)))
+    client.send(
+        b"POST /first HTTP/1.1\r\nHost: a\r\nContent-Length: 80000\r\n\r\n"
+        + b"x" * 80000
+        + fairness.POST[:200000]
+    )
+    assert client.response()[0] == 200
+    over.append(True)
+    assert eventually(tasks[0].done)
+    assert turns == [None]
+    assert received[-1] == {"type": "http.disconnect"}

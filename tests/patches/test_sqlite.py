@@ -193,6 +193,7 @@ def test_only_what_may_wait_is_executed_in_threads(tmp_path):
             copy.deserialize(whole)
             assert len(given) == 2
             assert copy.execute("SELECT n FROM t").fetchall() == [(5,), (6,)]
+            copy.close()
         connection.execute("ATTACH ':memory:' AS other")
         assert threads_of(connection, "SELECT n FROM t") > 0
         connection.close()

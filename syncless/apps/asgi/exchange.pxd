@@ -58,6 +58,7 @@ cdef class ASGIExchange(Conversation):
     cdef int check_client(self) except -1
     cdef int go_on(self) except -1
 
+    cdef object following_message(self)
     cdef object wait_for_end(self)
     cdef int client_left(self) except -1
 

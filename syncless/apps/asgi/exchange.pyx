@@ -25,7 +25,7 @@ from syncless._core.cpython.tracing cimport (
     UNKNOWN_HOOKS, KeptFunctions, begin_settings, functions_now, is_traced, names_of_threading,
 )
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport PARKED, RUNNING, TIMED_OUT, WOKEN, BaseTasklet
+from syncless._core.scheduler cimport PARKED, RUNNING, TIMED_OUT, WOKEN, BaseTasklet, is_poll_due
 from syncless._core.threadloop cimport get_loop
 from syncless.apps.asgi.operations cimport BodyMessages, Conversation, Operations, new_function
 from syncless.asyncio.callbacks cimport Callbacks, FirstStep
@@ -378,8 +378,20 @@ cdef class ASGIExchange(Conversation):
     # -- receive() -------------------------------------------------------------------------------------------
 
     cdef object next_message(self):
-        """Return the iterator that gives the next message: first what the client has sent, then that it has
-        left."""
+        """Return the iterator that gives the next message."""
+        if not self.messages.complete and is_poll_due(&get_loop().clock) and self.peer.may_have_more():
+            return self._message_in_turn()
+        return self.following_message()
+
+    def _message_in_turn(self):
+        """As following_message(), when the others have had a turn: a client that is fast enough never makes
+        receive() wait. If it is cancelled meanwhile, nothing is lost. The request may end meanwhile; what
+        waits here keeps its exchange from the next one."""
+        yield
+        return (yield from self.following_message())
+
+    cdef object following_message(self):
+        """First what the client has sent, then that it has left."""
         if self.response.complete or self.stops:
             return given({"type": "http.disconnect"})
         if not self.messages.complete:

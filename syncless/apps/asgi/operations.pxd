@@ -47,7 +47,6 @@ cdef class BodyMessages:
     cdef object failure             # the exception in its place, or None
 
     cdef object next_message(self)
-    cdef object following_message(self)
     cdef int end(self) except -1
     cdef bytes piece_now(self)
     cdef int hand_over(self) except -1

@@ -16,8 +16,6 @@ cimport cython
 
 from syncless._core.cpython.vectorcall cimport PyVectorcall_NARGS, call_by
 from syncless._core.loop cimport Watcher
-from syncless._core.scheduler cimport is_poll_due
-from syncless._core.threadloop cimport get_loop
 from syncless.http.exchange cimport Exchange
 from syncless.http.stream cimport is_receivable, receive_more
 
@@ -163,17 +161,6 @@ cdef class BodyMessages:
 
     cdef object next_message(self):
         """Return the iterator that gives the next message."""
-        if is_poll_due(&get_loop().clock) and self.peer.may_have_more():
-            return self._message_in_turn()
-        return self.following_message()
-
-    def _message_in_turn(self):
-        """As following_message(), when the others have had a turn: a client that is fast enough never makes
-        receive() wait. If it is cancelled meanwhile, nothing is lost."""
-        yield
-        return (yield from self.following_message())
-
-    cdef object following_message(self):
         cdef bytes piece
         if self.reader is None and self.message is None and self.failure is None:
             if self.body.framing.ended:
