@@ -77,8 +77,9 @@ def missing(fault):
     for package in "httpx", "redis":
         if f"import {package}" in fault.program and importlib.util.find_spec(package) is None:
             return package
-    name = "_wait_for_tstate_lock"  # until Python 3.13
-    return name if name in fault.new and not hasattr(threading.Thread, name) else None
+    name = "_wait_for_tstate_lock"  # until Python 3.13; later ends of threads are told elsewhere
+    concerned = name in fault.new or "thread_has_ended" in fault.new
+    return name if concerned and not hasattr(threading.Thread, name) else None
 
 
 def look(fault, is_old, tree=ROOT):
