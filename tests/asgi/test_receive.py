@@ -2,11 +2,11 @@
 
 import asyncio
 import socket
-import time
 
 import pytest
 
 import syncless
+from syncless.asyncio import in_tasklet
 from tests.asgi.test_http import START, http, saying
 from tests.http import test_fairness as fairness
 from tests.waiting import eventually
@@ -251,7 +251,7 @@ def test_client_that_never_lets_receive_wait_does_not_starve_others(start):
     async def answer(scope, receive, send):
         while (await receive())["more_body"]:
             turns.done()
-        turns.over = True
+        turns.over.set()
         await saying()(scope, receive, send)
 
     turns.measure(start(http(answer)), fairness.POST)
@@ -295,40 +295,43 @@ def test_receive_that_ends_while_others_have_a_turn_loses_nothing(start):
 @pytest.mark.virtual_time(False)
 def test_receive_whose_request_ends_while_others_have_a_turn_hears_of_the_end(start):
     """It was told that the body is whole, when the server had read the rest away."""
-    turns = []
-    received = []
-    over = []
+    over = syncless.Event()
+    tasks = []
 
-    async def listen(receive):
-        while not turns:
-            began = time.perf_counter()
-            while time.perf_counter() < began + 0.001:
-                pass  # until a poll is due
-            waiting = receive().__await__()
-            try:
-                turns.append(next(waiting))
-                while not over:
-                    await asyncio.sleep(0.01)
-                next(waiting)
-            except StopIteration as done:
-                received.append(done.value)
+    class Held:
+        """A receive() whose turn lasts until the request is over."""
+
+        def __init__(self, receive, begun):
+            self.receive, self.begun = receive, begun
+
+        def __await__(self):
+            waiting = self.receive().__await__()
+            while True:
+                try:
+                    future = next(waiting)
+                except StopIteration as done:
+                    return done.value
+                if future is None:
+                    self.begun.set()
+                    yield from in_tasklet(over.wait).__await__()
+                else:
+                    yield future
+
+    async def listen(receive, begun):
+        while True:
+            message = await Held(receive, begun)
+            if begun.is_set() or not message["more_body"]:
+                return message
 
     async def answer(scope, receive, send):
-        if scope["path"] == "/first":
-            tasks.append(asyncio.ensure_future(listen(receive)))
-            while not (turns or tasks[0].done()):
-                await asyncio.sleep(0)
+        begun = asyncio.Event()
+        tasks.append(asyncio.ensure_future(listen(receive, begun)))
+        await begun.wait()
         await saying()(scope, receive, send)
 
-    tasks = []
-    client = start.client(start(http(answer)))
-    client.send(
-        b"POST /first HTTP/1.1\r\nHost: a\r\nContent-Length: 80000\r\n\r\n"
-        + b"x" * 80000
-        + fairness.POST[:200000]
-    )
+    client = start.client(start(http(answer), drain_bytes=len(fairness.POST)))
+    client.send(fairness.POST)
     assert client.response()[0] == 200
-    over.append(True)
+    over.set()
     assert eventually(tasks[0].done)
-    assert turns == [None]
-    assert received[-1] == {"type": "http.disconnect"}
+    assert tasks[0].result() == {"type": "http.disconnect"}

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from syncless import sleep, spawn, wait_readable
+from syncless import Event, sleep, spawn, wait_readable
 from syncless.io import socket
 from tests.http.test_websocket import HANDSHAKE
 
@@ -97,7 +97,8 @@ class Turns:
 
     def __init__(self):
         self.calls = [0]
-        self.begun = self.over = False
+        self.begun = False
+        self.over = Event()
 
     def done(self):
         if not self.begun:
@@ -106,7 +107,7 @@ class Turns:
         self.calls[-1] += 1
 
     def take(self):
-        while not self.over:
+        while not self.over.is_set():
             self.calls.append(0)
             sleep(0)
 
@@ -116,8 +117,7 @@ class Turns:
             client.setsockopt(plain.SOL_SOCKET, plain.SO_RCVBUF, 1 << 22)
             sending = threading.Thread(target=client.sendall, args=(sent,))
             sending.start()
-            while not self.over:
-                sleep(0.01)
+            self.over.wait()
             sending.join()
         assert sum(self.calls) > 64 >= max(self.calls)
 
@@ -137,7 +137,7 @@ def test_client_that_never_lets_its_request_wait_does_not_starve_others(start, a
 
     def wsgi(environ, start_response):
         app(environ, start_response, turns.done)
-        turns.over = True
+        turns.over.set()
         return []
 
     turns.measure(start(wsgi), sent)
